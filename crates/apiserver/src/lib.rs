@@ -10,9 +10,9 @@
 //! [`ApiServer`] is the entry point: start one in a test, fork it, inject [`faults`], and inspect
 //! its request [`log`]. [`cluster`] implements the verbs without HTTP. Below it, each module is a
 //! set of functions over JSON values and bytes, tested against recorded responses of
-//! kube-apiserver: [`request`] parses paths, queries and headers; [`builtin`] holds every built-in
-//! kind and its [`schema`]; [`kinds`] holds what is specific to some of them, and [`custom`]
-//! implements CustomResourceDefinitions; [`patch`] and [`ownership`] change objects; [`store`]
+//! kube-apiserver: [`request`] parses paths, queries and headers; [`builtin`] holds the names of
+//! every built-in kind and its [`schema`]; [`kinds`] has an entry with the rules of each, and
+//! [`custom`] implements CustomResourceDefinitions; [`patch`] and [`ownership`] change objects; [`store`]
 //! keeps every version of them and [`reading`] serves lists and watches; [`discovery`], [`openapi`]
 //! and [`mod@print`] describe them.
 //!
@@ -45,6 +45,7 @@ mod field_errors;
 mod change_notifier;
 mod strconv;
 pub mod names;
+pub mod kinds;
 pub mod schema;
 pub mod protobuf;
 pub mod store;
@@ -53,7 +54,6 @@ pub mod reading;
 pub mod builtin;
 pub mod discovery;
 pub mod openapi;
-pub mod kinds;
 pub mod admission;
 pub mod print;
 pub mod patch;

@@ -9,6 +9,7 @@ use super::ResourceList;
 use super::pod::{self, Side};
 use crate::kinds::json_access::{each, items, object, text};
 use crate::kinds::quantity::Quantity;
+use crate::kinds::rules::Accounting;
 
 /// The annotation that records which defaults a pod was given.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -64,13 +65,13 @@ fn fill_from(pod: &mut Value, range: &Value) {
 }
 
 /// Returns the message if a range rejects an object of a kind. Only pods and claims are limited.
-pub fn refuse(plural: &str, value: &Value, ranges: &[Value]) -> Option<String> {
+pub fn refuse(accounting: Accounting, value: &Value, ranges: &[Value]) -> Option<String> {
     for range in ranges {
         let mut violations: Vec<String> = Vec::new();
         for limit in items(range, "/spec/limits") {
-            let found = match plural {
-                "pods" => pod_violations(limit, value),
-                "persistentvolumeclaims" => claim_violations(limit, value),
+            let found = match accounting {
+                Accounting::Pod => pod_violations(limit, value),
+                Accounting::Claim => claim_violations(limit, value),
                 _ => Vec::new(),
             };
             violations.extend(found);
@@ -259,7 +260,7 @@ mod tests {
                 Some("cpu max limit to request ratio per Pod is 2, but provided ratio is 3.000000"),
             ),
         ] {
-            assert_eq!(refuse("pods", &pod(resources), &range(limit)).as_deref(), expected);
+            assert_eq!(refuse(Accounting::Pod, &pod(resources), &range(limit)).as_deref(), expected);
         }
     }
 
@@ -267,13 +268,13 @@ mod tests {
     fn claims_are_limited_by_their_requests() {
         let limit = json!({ "type": "PersistentVolumeClaim", "min": { "storage": "1Gi" }, "max": { "storage": "2Gi" } });
         let claim = |amount: &str| json!({ "spec": { "resources": { "requests": { "storage": amount } } } });
-        let rejected = |amount: &str| refuse("persistentvolumeclaims", &claim(amount), &range(limit.clone()));
+        let rejected = |amount: &str| refuse(Accounting::Claim, &claim(amount), &range(limit.clone()));
         assert_eq!(rejected("1536Mi"), None);
         assert_eq!(
             rejected("3Gi").as_deref(),
             Some("maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi")
         );
         assert!(rejected("1Mi").is_some_and(|it| it.starts_with("minimum storage usage")));
-        assert_eq!(refuse("secrets", &claim("9Gi"), &range(limit.clone())), None);
+        assert_eq!(refuse(Accounting::CountedByName, &claim("9Gi"), &range(limit.clone())), None);
     }
 }

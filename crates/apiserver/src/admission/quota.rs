@@ -14,14 +14,15 @@ use super::scope::{covers, is_terminating};
 use super::{ResourceList, pod, usage};
 use crate::kinds::json_access::{items, text};
 use crate::kinds::quantity::Quantity;
+use crate::kinds::rules::Accounting;
+
+pub use super::usage::CountedKind;
 
 /// An object that is about to be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The group of its kind.
-    pub group: &'a str,
-    /// The plural of its kind.
-    pub plural: &'a str,
+    /// Its kind.
+    pub kind: CountedKind<'a>,
     /// The subresource that is written; empty for the object itself.
     pub part: &'a str,
     /// The stored object, unless the write creates it.
@@ -35,26 +36,25 @@ pub struct Arrival<'a> {
 impl Arrival<'_> {
     /// Returns true if a quota could apply to the write.
     pub fn counts(&self) -> bool {
-        match (self.group, self.plural, self.part, self.old) {
-            ("" | "events.k8s.io", "events", ..) => false,
-            (.., "", None) => true,
+        match (self.kind.accounting, self.part, self.old) {
+            (Accounting::Ignored, ..) => false,
+            (_, "", None) => true,
             // An update can only change the scope of a pod; its resources change through `resize`
             // (`Handles` of k8s.io/kubernetes v1.36.4 pkg/quota/v1/evaluator/core/pods.go).
-            ("", "pods", "", Some(old)) => is_terminating(old) != is_terminating(self.new),
-            ("", "pods", "resize", Some(_)) => true,
-            ("", "services" | "persistentvolumeclaims", "", Some(_)) => true,
-            ("resource.k8s.io", "resourceclaims", "", Some(_)) => true,
+            (Accounting::Pod, "", Some(old)) => is_terminating(old) != is_terminating(self.new),
+            (Accounting::Pod, "resize", Some(_)) => true,
+            (Accounting::Service | Accounting::Claim | Accounting::Devices, "", Some(_)) => true,
             _ => false,
         }
     }
 
     fn usage_of(&self, object: &Value) -> ResourceList {
-        usage::of(self.group, self.plural, object, self.now)
+        usage::of(self.kind, object, self.now)
     }
 
     fn is_in(&self, quota: &Value, object: &Value) -> bool {
-        ResourceList::at(quota, "/status/hard").names().any(|it| usage::concerns(self.group, self.plural, it))
-            && covers(quota, self.group, self.plural, object)
+        ResourceList::at(quota, "/status/hard").names().any(|it| usage::concerns(self.kind, it))
+            && covers(quota, self.kind, object)
     }
 }
 
@@ -70,7 +70,7 @@ pub fn charge(quota: &Value, arrival: &Arrival<'_>) -> Result<Option<ResourceLis
     }
     let name = text(quota, "/metadata/name");
     let (hard, used) = (ResourceList::at(quota, "/status/hard"), ResourceList::at(quota, "/status/used"));
-    let limited = hard.filter(|it, _| usage::concerns(arrival.group, arrival.plural, it));
+    let limited = hard.filter(|it, _| usage::concerns(arrival.kind, it));
     if let Some(missing) = missing_resources(arrival, &limited) {
         return Err(format!("failed quota: {name}: must specify {missing}"));
     }
@@ -111,39 +111,35 @@ pub fn charge(quota: &Value, arrival: &Arrival<'_>) -> Result<Option<ResourceLis
 }
 
 /// Returns true if an entry of a quota applies to objects of a kind.
-pub fn concerns(group: &str, plural: &str, name: &str) -> bool {
+pub fn concerns(kind: CountedKind<'_>, name: &str) -> bool {
     // kube-apiserver ignores events, because they are created and expire too fast to be counted.
-    !matches!((group, plural), ("" | "events.k8s.io", "events")) && usage::concerns(group, plural, name)
+    kind.accounting != Accounting::Ignored && usage::concerns(kind, name)
 }
 
 /// Returns true if the spec of a quota limits anything that objects of a kind use.
-pub fn limits(quota: &Value, group: &str, plural: &str) -> bool {
-    ResourceList::at(quota, "/spec/hard").names().any(|it| concerns(group, plural, it))
+pub fn limits(quota: &Value, kind: CountedKind<'_>) -> bool {
+    ResourceList::at(quota, "/spec/hard").names().any(|it| concerns(kind, it))
 }
 
 /// Returns true if the usage of a kind depends on the content of its objects; objects of other
 /// kinds are only counted.
-pub fn reads(group: &str, plural: &str) -> bool {
-    matches!(
-        (group, plural),
-        ("", "pods" | "services" | "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims")
-    )
+pub fn reads(kind: CountedKind<'_>) -> bool {
+    matches!(kind.accounting, Accounting::Pod | Accounting::Service | Accounting::Claim | Accounting::Devices)
 }
 
 /// Returns the usage of all objects of a kind, for the entries in the spec of a quota that apply to
 /// the kind. Each such entry is at least zero.
 pub fn used_by(
     quota: &Value,
-    group: &str,
-    plural: &str,
+    kind: CountedKind<'_>,
     objects: impl Iterator<Item = Value>,
     now: Timestamp,
 ) -> ResourceList {
-    let limited = ResourceList::at(quota, "/spec/hard").filter(|it, _| concerns(group, plural, it));
+    let limited = ResourceList::at(quota, "/spec/hard").filter(|it, _| concerns(kind, it));
     let mut used = ResourceList::default();
     limited.names().for_each(|it| used.set(it, Quantity::count(0)));
-    for object in objects.filter(|it| covers(quota, group, plural, it)) {
-        used.add(&usage::of(group, plural, &object, now).filter(|it, _| limited.get(it).is_some()));
+    for object in objects.filter(|it| covers(quota, kind, it)) {
+        used.add(&usage::of(kind, &object, now).filter(|it, _| limited.get(it).is_some()));
     }
     used
 }
@@ -152,7 +148,7 @@ pub fn used_by(
 /// of the containers.
 fn missing_resources(arrival: &Arrival<'_>, limited: &ResourceList) -> Option<String> {
     let pod = arrival.new;
-    if (arrival.group, arrival.plural) != ("", "pods") || pod::has_pod_level_resources(pod) {
+    if arrival.kind.accounting != Accounting::Pod || pod::has_pod_level_resources(pod) {
         return None;
     }
     let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -192,7 +188,7 @@ mod tests {
 
     fn arrival<'a>(plural: &'a str, old: Option<&'a Value>, new: &'a Value) -> Arrival<'a> {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        Arrival { group: "", plural, part: "", old, new, now }
+        Arrival { kind: CountedKind::of("", plural), part: "", old, new, now }
     }
 
     fn charged(quota: &Value, plural: &str, object: &Value) -> Result<String, String> {
@@ -259,13 +255,23 @@ mod tests {
         done["status"] = json!({ "phase": "Succeeded" });
         let pods = || [pod("200m"), pod("300m"), done.clone()].into_iter();
         let plain = quota(json!({ "hard": hard }));
-        assert_eq!(used_by(&plain, "", "pods", pods(), now).described(), "cpu=500m,memory=0,pods=2");
+        assert_eq!(
+            used_by(&plain, CountedKind::of("", "pods"), pods(), now).described(),
+            "cpu=500m,memory=0,pods=2"
+        );
         let maps = || vec![Value::Null; 3].into_iter();
-        assert_eq!(used_by(&plain, "", "configmaps", maps(), now).described(), "count/configmaps=3");
+        assert_eq!(
+            used_by(&plain, CountedKind::of("", "configmaps"), maps(), now).described(),
+            "count/configmaps=3"
+        );
         let scoped = quota(json!({ "hard": hard, "scopes": ["BestEffort"] }));
-        assert_eq!(used_by(&scoped, "", "pods", pods(), now).described(), "cpu=0,memory=0,pods=0");
-        assert!(limits(&plain, "", "pods") && !limits(&plain, "", "secrets"));
-        assert!(!limits(&quota(json!({ "hard": { "count/events": "1" } })), "", "events"));
+        assert_eq!(
+            used_by(&scoped, CountedKind::of("", "pods"), pods(), now).described(),
+            "cpu=0,memory=0,pods=0"
+        );
+        let of = |plural| CountedKind::of("", plural);
+        assert!(limits(&plain, of("pods")) && !limits(&plain, of("secrets")));
+        assert!(!limits(&quota(json!({ "hard": { "count/events": "1" } })), of("events")));
     }
 
     #[test]

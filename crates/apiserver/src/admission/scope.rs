@@ -2,14 +2,16 @@
 
 use serde_json::Value;
 
+use super::usage::CountedKind;
+use crate::kinds::core::pod::qos_class;
 use crate::kinds::json_access::{at, items, number, text};
-use crate::kinds::prepare::qos_class;
+use crate::kinds::rules::Accounting;
 
 /// Returns true if an object is in all scopes of a quota. Kinds without scopes are in none.
-pub(super) fn covers(quota: &Value, group: &str, plural: &str, object: &Value) -> bool {
-    let inside = |scope: &str, operator: &str, values: &[Value]| match (group, plural) {
-        ("", "pods") => pod_is_in(object, scope, operator, values),
-        ("", "persistentvolumeclaims") => claim_is_in(object, scope, operator, values),
+pub(super) fn covers(quota: &Value, kind: CountedKind<'_>, object: &Value) -> bool {
+    let inside = |scope: &str, operator: &str, values: &[Value]| match kind.accounting {
+        Accounting::Pod => pod_is_in(object, scope, operator, values),
+        Accounting::Claim => claim_is_in(object, scope, operator, values),
         _ => false,
     };
     let plain = items(quota, "/spec/scopes").iter().filter_map(Value::as_str);
@@ -108,14 +110,14 @@ mod tests {
             (chosen("NotIn"), false, true),
             (chosen("DoesNotExist"), false, true),
         ] {
-            let quota = json!({ "spec": spec });
+            let (quota, pods) = (json!({ "spec": spec }), CountedKind::of("", "pods"));
             assert_eq!(
-                (covers(&quota, "", "pods", &busy), covers(&quota, "", "pods", &idle)),
+                (covers(&quota, pods, &busy), covers(&quota, pods, &idle)),
                 (of_busy, of_idle),
                 "{quota}"
             );
         }
         let scoped = json!({ "spec": { "scopes": ["Terminating"] } });
-        assert!(!covers(&scoped, "", "secrets", &json!({})));
+        assert!(!covers(&scoped, CountedKind::of("", "secrets"), &json!({})));
     }
 }

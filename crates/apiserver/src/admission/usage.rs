@@ -8,8 +8,10 @@ use serde_json::Value;
 
 use super::ResourceList;
 use super::pod::{self, Side};
+use crate::kinds::index;
 use crate::kinds::json_access::{at, flag, items, number, text};
 use crate::kinds::quantity::Quantity;
+use crate::kinds::rules::Accounting;
 
 /// The part of an entry's name that limits it to one storage class.
 const OF_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
@@ -18,45 +20,61 @@ const OF_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 /// The number of devices that a request for all devices of a class counts as: the maximum that a
 /// claim can be allocated (`AllocationResultsMaxSize` of k8s.io/api v0.36.4 resource/v1/types.go).
 const ALL_DEVICES: usize = 32;
-/// Kinds that are also counted by their plain name, without `count/`.
-const COUNTED_BY_NAME: [&str; 4] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
+
+/// A kind, as quotas count its objects.
+#[derive(Clone, Copy, Debug)]
+pub struct CountedKind<'a> {
+    /// The group.
+    pub group: &'a str,
+    /// The plural.
+    pub plural: &'a str,
+    /// The way in which its objects are counted.
+    pub accounting: Accounting,
+}
+
+impl<'a> CountedKind<'a> {
+    /// Returns the kind of this resource, built-in or custom.
+    pub fn of(group: &'a str, plural: &'a str) -> Self {
+        Self { group, plural, accounting: index::of_resource(group, plural).accounting }
+    }
+}
 
 /// Returns the usage of an object.
-pub(super) fn of(group: &str, plural: &str, object: &Value, now: Timestamp) -> ResourceList {
+pub(super) fn of(kind: CountedKind<'_>, object: &Value, now: Timestamp) -> ResourceList {
     let mut used = ResourceList::default();
-    used.set(counted(group, plural), Quantity::count(1));
-    match (group, plural) {
-        ("", "pods") => add_pod(&mut used, object, now),
-        ("", "services") => add_service(&mut used, object),
-        ("", "persistentvolumeclaims") => add_claim(&mut used, object),
-        ("resource.k8s.io", "resourceclaims") => add_devices(&mut used, object),
-        ("", plural) if COUNTED_BY_NAME.contains(&plural) => used.set(plural, Quantity::count(1)),
-        _ => {}
+    used.set(counted(kind), Quantity::count(1));
+    match kind.accounting {
+        Accounting::Pod => add_pod(&mut used, object, now),
+        Accounting::Service => add_service(&mut used, object),
+        Accounting::Claim => add_claim(&mut used, object),
+        Accounting::Devices => add_devices(&mut used, object),
+        Accounting::CountedByName => used.set(kind.plural, Quantity::count(1)),
+        Accounting::Counted | Accounting::Ignored => {}
     }
     used
 }
 
 /// Returns true if an entry of a quota applies to objects of a kind.
-pub(super) fn concerns(group: &str, plural: &str, name: &str) -> bool {
-    if name == counted(group, plural) {
+pub(super) fn concerns(kind: CountedKind<'_>, name: &str) -> bool {
+    if name == counted(kind) {
         return true;
     }
-    match (group, plural) {
-        ("", "pods") => {
+    match kind.accounting {
+        Accounting::Pod => {
             let bare = name.strip_prefix("requests.").or(name.strip_prefix("limits.")).unwrap_or(name);
             name == "pods"
                 || matches!(bare, "cpu" | "memory" | "ephemeral-storage")
                 || name.strip_prefix("requests.").unwrap_or(name).starts_with("hugepages-")
                 || (name.starts_with("requests.") && is_extended(bare))
         }
-        ("", "services") => matches!(name, "services" | "services.nodeports" | "services.loadbalancers"),
-        ("", "persistentvolumeclaims") => {
+        Accounting::Service => matches!(name, "services" | "services.nodeports" | "services.loadbalancers"),
+        Accounting::Claim => {
             let bare = name.split_once(OF_STORAGE_CLASS).map_or(name, |(_, rest)| rest);
             matches!(bare, "persistentvolumeclaims" | "requests.storage")
         }
-        ("resource.k8s.io", "resourceclaims") => name.ends_with(OF_DEVICE_CLASS),
-        ("", plural) => name == plural && COUNTED_BY_NAME.contains(&plural),
-        _ => false,
+        Accounting::Devices => name.ends_with(OF_DEVICE_CLASS),
+        Accounting::CountedByName => name == kind.plural,
+        Accounting::Counted | Accounting::Ignored => false,
     }
 }
 
@@ -92,7 +110,8 @@ fn is_extended(name: &str) -> bool {
 }
 
 /// Returns the name of the entry that counts objects of a kind.
-fn counted(group: &str, plural: &str) -> String {
+fn counted(kind: CountedKind<'_>) -> String {
+    let CountedKind { group, plural, .. } = kind;
     if group.is_empty() { format!("count/{plural}") } else { format!("count/{plural}.{group}") }
 }
 
@@ -171,7 +190,7 @@ mod tests {
     use super::*;
 
     fn used(group: &str, plural: &str, object: &Value) -> String {
-        of(group, plural, object, "2026-01-01T00:00:00Z".parse().unwrap()).described()
+        of(CountedKind::of(group, plural), object, "2026-01-01T00:00:00Z".parse().unwrap()).described()
     }
 
     #[test]
@@ -227,12 +246,13 @@ mod tests {
             for name in names {
                 let about: Vec<_> = ["pods", "services", "persistentvolumeclaims", "secrets"]
                     .into_iter()
-                    .filter(|it| concerns("", it, name))
+                    .filter(|it| concerns(CountedKind::of("", it), name))
                     .collect();
                 assert_eq!(about, [plural], "{name}");
             }
         }
-        assert!(concerns("apps", "replicasets", "count/replicasets.apps"));
-        assert!(!concerns("", "pods", "requests.storage") && !concerns("", "pods", "limits.example.com/gpu"));
+        assert!(concerns(CountedKind::of("apps", "replicasets"), "count/replicasets.apps"));
+        let pods = CountedKind::of("", "pods");
+        assert!(!concerns(pods, "requests.storage") && !concerns(pods, "limits.example.com/gpu"));
     }
 }

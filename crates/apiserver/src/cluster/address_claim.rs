@@ -4,6 +4,7 @@
 use dogwatch_core::ObjectKey;
 
 use super::Cluster;
+use crate::kinds::SERVICE;
 use crate::registry::Kind;
 
 /// A write of a service that may allocate addresses and ports. When the last write of a service is
@@ -24,7 +25,7 @@ impl<'a> AddressClaim<'a> {
     /// Starts a write of the object with this uid. `key` is the key under which it is or will be
     /// stored.
     pub(super) fn of(cluster: &'a Cluster, kind: &Kind, uid: &str, key: Option<ObjectKey>) -> Self {
-        let service = kind.is("", "services").then(|| (uid.to_owned(), key));
+        let service = kind.is(&SERVICE).then(|| (uid.to_owned(), key));
         if let Some((uid, _)) = &service {
             cluster.addresses().begin_write(uid);
         }

@@ -14,7 +14,9 @@ use super::{Cluster, ObjectRef, Writer};
 use crate::admission::quota::{Arrival, charge};
 use crate::admission::{limits, runtime_class};
 use crate::api_error::ApiError;
+use crate::kinds::POD;
 use crate::kinds::json_access::{at, text};
+use crate::kinds::rules::Accounting;
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
 
@@ -40,19 +42,20 @@ impl Cluster {
             return Ok(None);
         }
         let going = old.is_some_and(|it| at(it, "/metadata/deletionTimestamp").is_some());
+        let accounting = kind.rules.accounting;
         let held_to_limits = match (old.is_some(), place.part) {
-            (false, "") => kind.is("", "pods") || kind.is("", "persistentvolumeclaims"),
-            (true, "") => kind.is("", "persistentvolumeclaims"),
+            (false, "") => matches!(accounting, Accounting::Pod | Accounting::Claim),
+            (true, "") => accounting == Accounting::Claim,
             (true, "resize") => true,
             _ => false,
         };
         if held_to_limits && !going {
             let ranges = self.policies(place, "limitranges");
-            if let Some(why) = limits::refuse(&kind.def.plural, new, &ranges) {
+            if let Some(why) = limits::refuse(accounting, new, &ranges) {
                 return Err(forbidden(place, new, &why));
             }
         }
-        if old.is_none() && kind.is("", "pods") {
+        if old.is_none() && kind.is(&POD) {
             let class = self.runtime_class(new).and_then(Result::ok);
             if let Some(why) = runtime_class::refuse(new, class.as_ref()) {
                 return Err(forbidden(place, new, &why));
@@ -75,15 +78,8 @@ impl Cluster {
         new: &Value,
         writer: &Writer,
     ) -> Result<Option<Charge<'_>>, ApiError> {
-        let def = &place.kind.def;
-        let arrival = Arrival {
-            group: &def.group,
-            plural: &def.plural,
-            part: place.part,
-            old,
-            new,
-            now: self.source.now(),
-        };
+        let kind = place.kind.counted();
+        let arrival = Arrival { kind, part: place.part, old, new, now: self.source.now() };
         if !arrival.counts() {
             return Ok(None);
         }

@@ -24,6 +24,7 @@ use super::decode::settle;
 use super::selector::selects;
 use super::{Cluster, ObjectRef, Writer};
 use crate::api_error::ApiError;
+use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::{at, items, number, text};
 use crate::patch::{Patch, PatchKind};
 use crate::registry::Kind;
@@ -116,7 +117,7 @@ impl<'a> AdmissionAttributes<'a> {
             version: &kind.def.version,
             resource: &kind.def.plural,
             part: self.place.part,
-            namespaced: self.place.namespace.is_some() && !kind.is("", "namespaces"),
+            namespaced: self.place.namespace.is_some() && !kind.is(&NAMESPACE),
         }
     }
 
@@ -282,7 +283,7 @@ impl Cluster {
     /// and its deletion the stored labels count (k8s.io/apiserver v0.36.4
     /// pkg/admission/plugin/webhook/predicates/namespace/matcher.go).
     fn namespace_labels(&self, asked: &AdmissionAttributes<'_>, object: Option<&Value>) -> Option<Value> {
-        if asked.place.kind.is("", "namespaces") {
+        if asked.place.kind.is(&NAMESPACE) {
             let new = object.filter(|_| asked.place.part.is_empty() && asked.operation != "DELETE");
             return Some(new.or(asked.old).map(labels).unwrap_or_default());
         }

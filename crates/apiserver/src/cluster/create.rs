@@ -9,6 +9,7 @@ use super::pipeline::{Owning, metadata_mut};
 use super::preconditions::{check_key, check_name};
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
 use crate::api_error::ApiError;
+use crate::kinds::BINDING;
 use crate::kinds::json_access::{at, text};
 use crate::store::Expect;
 use crate::webhook::review;
@@ -50,7 +51,7 @@ impl Cluster {
         warnings.extend(self.approve(&asked, Some(&object)).await?);
         let written = if !place.part.is_empty() {
             self.create_part(place, object, writer).await?
-        } else if place.kind.is("", "bindings") {
+        } else if place.kind.is(&BINDING) {
             let pod = text(&object, "/metadata/name").to_owned();
             self.bind(place, &pod, &object, writer).await?
         } else {

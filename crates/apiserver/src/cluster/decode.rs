@@ -11,6 +11,7 @@ use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom;
 use crate::depth;
+use crate::kinds::DEFINITION;
 use crate::kinds::defaults;
 use crate::patch::json_mistake;
 use crate::protobuf;
@@ -141,8 +142,8 @@ pub(super) fn settle_as(gvk: &Gvk, object: &mut Value) -> Result<(), String> {
 pub(super) fn settle(kind: &Kind, bytes: &[u8], object: &mut Value) -> Result<Vec<String>, String> {
     let Some(version) = kind.custom_version() else {
         let strict = settle_typed(&kind.schema, bytes, object)?;
-        defaults::apply(&kind.def.group, &kind.def.version, &kind.def.kind, object);
-        if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
+        kind.rules.apply_defaults(&kind.def.version, object);
+        if kind.is(&DEFINITION) {
             custom::definition::fill_defaults(object);
         }
         set_type_meta(object, &kind.def.api_version(), &kind.def.kind);

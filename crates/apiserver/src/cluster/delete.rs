@@ -13,15 +13,13 @@ use super::{Cluster, ObjectRef, ResponseObject, Writer};
 use crate::api_error::ApiError;
 use crate::custom::{definition, names};
 use crate::kinds::json_access::{at, items, number, text};
+use crate::kinds::{NAMESPACE, SERVICE};
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
 use crate::time;
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
-const JOB_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
-     remove them or set propagationPolicy=Orphan to suppress this warning";
-
 /// The options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
@@ -111,7 +109,7 @@ enum DeletionStep {
 /// Returns the warning for a client that deletes objects of a kind with these options.
 pub fn warning_of_deleting(kind: &Kind, options: &DeleteOptions) -> Option<&'static str> {
     let unsaid = options.propagation.is_none() && options.orphan_dependents.is_none();
-    (unsaid && kind.is("batch", "jobs")).then_some(JOB_WARNING)
+    kind.rules.deletion_warning.filter(|_| unsaid)
 }
 
 impl Cluster {
@@ -171,7 +169,7 @@ impl Cluster {
             }
             let expect = Expect::At(current.version());
             if let Ok(last) = self.storage.commit(&kind.collection, current.key(), expect, None).await {
-                if kind.is("", "services") {
+                if kind.is(&SERVICE) {
                     self.settle_addresses(current.uid(), Some(current.key()));
                 }
                 self.definitions_changed(kind).await;
@@ -240,7 +238,7 @@ impl Cluster {
 
     /// Decides the next step of the deletion of an object. Works on the stored form.
     fn next_step(&self, kind: &Kind, stored: &Value, options: &DeleteOptions) -> DeletionStep {
-        if kind.is("", "namespaces") {
+        if kind.is(&NAMESPACE) {
             return self.next_step_for_namespace(stored);
         }
         if is_definition(kind) && at(stored, "/metadata/deletionTimestamp").is_none() {
@@ -336,7 +334,7 @@ fn grace_of(kind: &Kind, object: &Value, options: &DeleteOptions) -> Option<i64>
 fn finalizers_after(kind: &Kind, object: &Value, options: &DeleteOptions) -> Vec<Value> {
     let before = items(object, "/metadata/finalizers");
     let has = |name: &str| before.iter().any(|it| it == name);
-    let collected = kind.def.plural != "events";
+    let collected = kind.rules.is_collected;
     let orphan = collected
         && match (options.orphan_dependents, options.propagation) {
             (Some(orphan), _) => orphan,
@@ -388,7 +386,7 @@ pub(super) fn check_preconditions(
     if let Some(uid) = options.uid.as_deref().filter(|it| *it != current.uid()) {
         // kube-apiserver checks namespaces with another message (k8s.io/kubernetes v1.36.4
         // pkg/registry/core/namespace/storage/storage.go).
-        if place.kind.is("", "namespaces") {
+        if place.kind.is(&NAMESPACE) {
             let why = format!(
                 "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
                 current.uid()

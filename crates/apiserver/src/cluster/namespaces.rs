@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Cluster, ObjectRef};
 use crate::api_error::ApiError;
+use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::text;
 use crate::store::CollectionName;
 
@@ -63,7 +64,7 @@ impl Cluster {
 
     /// Rejects the deletion of a namespace that the cluster needs.
     pub(super) fn refuse_protected(place: &ObjectRef<'_>) -> Result<(), ApiError> {
-        if place.kind.is("", "namespaces") && PROTECTED.contains(&place.name) {
+        if place.kind.is(&NAMESPACE) && PROTECTED.contains(&place.name) {
             return Err(ApiError::forbidden(
                 "",
                 "namespaces",

@@ -12,11 +12,13 @@ use crate::api_error::ApiError;
 use crate::custom::convert::{self, Conversions};
 use crate::custom::{self, definition};
 use crate::field_errors::FieldErrors;
+use crate::kinds::core::pod;
 use crate::kinds::json_access::{self, number, text};
 use crate::kinds::prepare::{self, ClusterResources};
 use crate::kinds::signing;
 use crate::kinds::traits::StatusMetadata;
 use crate::kinds::validate;
+use crate::kinds::{DEFINITION, SIGNING_REQUEST};
 use crate::ownership::{self, Reset, Target, Versions};
 use crate::registry::{Catalog, Family, Kind};
 use crate::schema::Schema;
@@ -97,11 +99,12 @@ impl Cluster {
             None => {
                 self.fill_by_policy(place, object)?;
                 let mut around = ClusterSurroundings { addresses: self.addresses(), cluster: self };
-                prepare::for_create(kind.names(), object, &self.source.stamp(), &mut around)?;
+                let (rules, version) = (kind.rules, kind.def.version.as_str());
+                prepare::for_create(rules, version, object, &self.source.stamp(), &mut around)?;
                 if is_definition(kind) {
                     definition::prepare_create(object);
                 }
-                let mut problems = validate::create(kind.names(), kind.def.namespaced, object);
+                let mut problems = validate::create(kind.rules, kind.def.namespaced, object);
                 if is_definition(kind) {
                     let more = custom::check::check_create(object);
                     let more: Vec<_> = more.into_iter().filter(|it| !problems.contains(it)).collect();
@@ -174,8 +177,8 @@ impl Cluster {
         match part {
             // An eviction adds a condition to the status of its pod.
             "status" | "eviction" => {
-                prepare::for_status_update(kind.names(), new, old);
-                let mut problems = validate::update_status(kind.names(), new, old);
+                prepare::for_status_update(kind.rules, &kind.def.version, new, old);
+                let mut problems = validate::update_status(kind.rules, new, old);
                 if is_signing_request(kind) {
                     signing::keep_decisions(new, old);
                     signing::date_conditions(new, old, &self.source.stamp());
@@ -187,7 +190,7 @@ impl Cluster {
                 if let Some(map) = new.as_object_mut() {
                     set_or_remove(map, "status", old.get("status").cloned());
                 }
-                crate::kinds::defaults::apply(&kind.def.group, &kind.def.version, &kind.def.kind, new);
+                kind.rules.apply_defaults(&kind.def.version, new);
                 let mut problems = validate::metadata::namespace_finalizers(new);
                 problems.append(validate::metadata::update_common(new, old));
                 return Ok(problems);
@@ -212,18 +215,18 @@ impl Cluster {
                 if part == "resize" {
                     self.fill_by_policy(place, new)?;
                 }
-                prepare::only_part(part, new, old);
+                pod::only_part(part, new, old);
                 let mut around = ClusterSurroundings { addresses: self.addresses(), cluster: self };
-                prepare::for_update(kind.names(), new, old, &mut around)?;
+                prepare::for_update(kind.rules, new, old, &mut around)?;
                 if is_definition(kind) {
                     definition::prepare_update(new, old);
                 }
             }
         }
         if matches!(part, "ephemeralcontainers" | "resize") {
-            return Ok(validate::update_pod_part(part, new, old));
+            return Ok(pod::update_part(part, new, old));
         }
-        let mut problems = validate::update(kind.names(), new, old);
+        let mut problems = validate::update(kind.rules, new, old);
         if is_definition(kind) {
             problems.append(custom::check::check_update(new, old));
         }
@@ -384,18 +387,18 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
     } else if kind.custom_version().is_some() {
         crate::kinds::warnings::custom(object, old)
     } else {
-        crate::kinds::warnings::builtin(&kind.def.group, &kind.def.kind, object, old)
+        crate::kinds::warnings::builtin(kind.rules, object, old)
     }
 }
 
 /// Returns true for the kind CustomResourceDefinition.
 pub(super) fn is_definition(kind: &Kind) -> bool {
-    kind.is("apiextensions.k8s.io", "customresourcedefinitions")
+    kind.is(&DEFINITION)
 }
 
 /// Returns true for the kind CertificateSigningRequest.
 fn is_signing_request(kind: &Kind) -> bool {
-    kind.is("certificates.k8s.io", "certificatesigningrequests")
+    kind.is(&SIGNING_REQUEST)
 }
 
 /// Writes the requesting user into a CertificateSigningRequest, replacing what the client sent.

@@ -6,13 +6,14 @@ use serde_json::Value;
 use super::{Cluster, ObjectRef};
 use crate::admission::{limits, runtime_class};
 use crate::api_error::ApiError;
+use crate::kinds::POD;
 use crate::kinds::json_access::{at, text};
 
 impl Cluster {
     /// Fills in the fields of a new or resized pod that policies have defaults for.
     pub(super) fn fill_by_policy(&self, place: &ObjectRef<'_>, object: &mut Value) -> Result<(), ApiError> {
         let kind = place.kind;
-        if !kind.is("", "pods") {
+        if !kind.is(&POD) {
             return Ok(());
         }
         let refused = |object: &Value, why: &str| forbidden(place, object, why);

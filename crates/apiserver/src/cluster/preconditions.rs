@@ -94,11 +94,10 @@ pub(super) fn check_key(draft: &Draft, key: &ObjectKey) -> Result<(), ApiError> 
 /// Returns the path in etcd under which kube-apiserver stores a kind (k8s.io/kubernetes v1.36.4
 /// pkg/kubeapiserver/default_storage_factory_builder.go).
 fn registry_path(kind: &Kind) -> String {
-    match (kind.def.group.as_str(), kind.def.plural.as_str()) {
-        ("", "services") => "services/specs".to_owned(),
-        ("", "endpoints") => "services/endpoints".to_owned(),
-        ("", "nodes") => "minions".to_owned(),
-        (group, plural) if kind.def.custom => format!("{group}/{plural}"),
-        (_, plural) => plural.to_owned(),
+    let (group, plural) = (&kind.def.group, &kind.def.plural);
+    match kind.rules.storage_path {
+        Some(path) => path.to_owned(),
+        None if kind.def.custom => format!("{group}/{plural}"),
+        None => plural.clone(),
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
 use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::kinds::json_access::{at, items, text};
+use crate::kinds::rules::Review;
 
 /// The reason of every access review. `kubectl auth can-i` does not print it next to a yes;
 /// programs can read it.
@@ -23,26 +24,26 @@ impl Cluster {
         writer: &Writer,
     ) -> Result<WriteOutcome, ApiError> {
         let kind = place.kind;
-        let status = match kind.def.plural.as_str() {
-            "selfsubjectreviews" => {
+        let status = match kind.rules.review {
+            Some(Review::User) => {
                 object["metadata"]["creationTimestamp"] = self.source.stamp().into();
                 json!({ "userInfo": writer.user.info() })
             }
-            "tokenreviews" => self.review_of_token(&object)?,
-            "selfsubjectrulesreviews" => json!({
+            Some(Review::Token) => self.review_of_token(&object)?,
+            Some(Review::Rules) => json!({
                 "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
                 "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
                 "incomplete": false,
             }),
-            "subjectaccessreviews" | "selfsubjectaccessreviews" | "localsubjectaccessreviews" => {
-                let problems = access_problems(&object, kind.def.plural.starts_with("self"));
+            Some(review @ (Review::Access | Review::OwnAccess)) => {
+                let problems = access_problems(&object, review == Review::OwnAccess);
                 if !problems.is_empty() {
                     // kube-apiserver names no kind in this error.
                     return Err(ApiError::invalid(&kind.def.group, "", "", &problems));
                 }
                 json!({ "allowed": true, "reason": NOT_AUTHORIZED_HERE })
             }
-            _ => return Err(ApiError::internal(format!("no handler for {}", kind.def.plural))),
+            None => return Err(ApiError::internal(format!("no handler for {}", kind.def.plural))),
         };
         object["status"] = status;
         Ok(WriteOutcome::value(object, true))

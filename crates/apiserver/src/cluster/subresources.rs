@@ -16,6 +16,7 @@ use super::update::{ATTEMPTS, Attempt};
 use super::{Cluster, DeleteOptions, ObjectRef, Propagation, ResponseObject, WriteOutcome, Writer};
 use crate::api_error::ApiError;
 use crate::kinds::json_access::{at, entries, items, number, text};
+use crate::kinds::{POD, SERVICE};
 use crate::store::Encoded;
 
 /// The largest number of evicted pods that the controller of a budget has not confirmed:
@@ -91,11 +92,12 @@ impl Cluster {
 
     /// Returns the error of reading from inside a pod, a node or a service: no kubelet runs here.
     fn unreachable(&self, place: &ObjectRef<'_>, current: &Arc<Encoded>) -> ApiError {
-        let node = match place.kind.def.plural.as_str() {
-            "pods" => current.field("spec.nodeName").unwrap_or_default(),
-            _ => current.key().name(),
+        let node = if place.kind.is(&POD) {
+            current.field("spec.nodeName").unwrap_or_default()
+        } else {
+            current.key().name()
         };
-        if place.kind.is("", "services") {
+        if place.kind.is(&SERVICE) {
             let message = format!("no endpoints available for service {:?}", place.name);
             return ApiError::new(Reason::ServiceUnavailable, message);
         }

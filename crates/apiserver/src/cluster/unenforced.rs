@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::Cluster;
 use super::pipeline;
 use crate::kinds::json_access::{at, entries, items, text};
+use crate::kinds::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use crate::registry::Kind;
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -20,13 +21,10 @@ impl Cluster {
         let mut warnings = pipeline::warnings(kind, object, old);
         if pipeline::is_definition(kind) {
             warnings.extend(unevaluated_rules(object, old));
-        } else if kind.def.group == GROUP {
-            warnings.extend(match kind.def.plural.as_str() {
-                "validatingwebhookconfigurations" | "mutatingwebhookconfigurations" => {
-                    unevaluated_conditions(object, old)
-                }
-                _ => self.unenforced_policy(kind, object, old).into_iter().collect(),
-            });
+        } else if kind.rules.counterpart.is_some() {
+            warnings.extend(self.unenforced_policy(kind, object, old));
+        } else if kind.is(&VALIDATING_WEBHOOKS) || kind.is(&MUTATING_WEBHOOKS) {
+            warnings.extend(unevaluated_conditions(object, old));
         }
         warnings
     }
@@ -38,20 +36,11 @@ impl Cluster {
             return None;
         }
         let name = text(object, "/metadata/name");
-        let (other, matches): (&str, &dyn Fn(&Value) -> bool) = match kind.def.plural.as_str() {
-            "validatingadmissionpolicies" => {
-                ("validatingadmissionpolicybindings", &|it| text(it, "/spec/policyName") == name)
-            }
-            "mutatingadmissionpolicies" => {
-                ("mutatingadmissionpolicybindings", &|it| text(it, "/spec/policyName") == name)
-            }
-            "validatingadmissionpolicybindings" => ("validatingadmissionpolicies", &|it| {
-                text(it, "/metadata/name") == text(object, "/spec/policyName")
-            }),
-            "mutatingadmissionpolicybindings" => ("mutatingadmissionpolicies", &|it| {
-                text(it, "/metadata/name") == text(object, "/spec/policyName")
-            }),
-            _ => return None,
+        let other = kind.rules.counterpart?;
+        // A binding names its policy.
+        let matches = |it: &Value| match at(object, "/spec/policyName") {
+            Some(policy) => it["metadata"]["name"] == *policy,
+            None => text(it, "/spec/policyName") == name,
         };
         let others = self.catalog().kind(GROUP, &kind.def.version, other)?;
         let in_force = self.list(&others, None).iter().any(|it| matches(&it.to_value()));

@@ -12,6 +12,7 @@ use super::place::MODIFIED;
 use super::preconditions::{check_key, check_name, check_stored, check_version};
 use super::{Cluster, ObjectRef, ResponseObject, WriteOutcome, Writer};
 use crate::api_error::ApiError;
+use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::{at, items, number, text};
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
@@ -176,5 +177,5 @@ pub(super) fn is_to_be_removed(kind: &Kind, object: &Value) -> bool {
     at(object, "/metadata/deletionTimestamp").is_some()
         && items(object, "/metadata/finalizers").is_empty()
         && number(object, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
-        && (!kind.is("", "namespaces") || items(object, "/spec/finalizers").is_empty())
+        && (!kind.is(&NAMESPACE) || items(object, "/spec/finalizers").is_empty())
 }

@@ -14,6 +14,7 @@ use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
 use crate::api_error::ApiError;
 use crate::cluster::{Cluster, own_service};
+use crate::kinds::{ENDPOINT_SLICE, ENDPOINTS, NAMESPACE, SERVICE};
 use crate::store::{CollectionName, Encoded};
 
 /// The time until the service is created again: the mean for kube-apiserver, which checks every 10
@@ -35,8 +36,8 @@ impl Reconciler for ApiService {
     /// Follows the three kinds, and namespaces: the namespace `default` always exists, so the first
     /// check happens even if all three objects are missing from the start.
     fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
-        [("", "services"), ("", "endpoints"), ("discovery.k8s.io", "endpointslices"), ("", "namespaces")]
-            .map(|(group, plural)| builtin(cluster, group, "v1", plural).collection.clone())
+        [&SERVICE, &ENDPOINTS, &ENDPOINT_SLICE, &NAMESPACE]
+            .map(|it| builtin(cluster, it.group, "v1", it.plural).collection.clone())
             .to_vec()
     }
 

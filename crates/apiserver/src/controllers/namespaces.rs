@@ -19,6 +19,7 @@ use super::purge::{Remaining, purge};
 use super::reconcile::{Next, Reconciler};
 use crate::api_error::ApiError;
 use crate::cluster::{Cluster, ObjectRef, Writer};
+use crate::kinds::POD;
 use crate::kinds::json_access::{at, items, number, text};
 use crate::registry::Kind;
 use crate::store::{CollectionName, Encoded};
@@ -145,7 +146,7 @@ async fn empty(
     let catalog = cluster.catalog();
     let deletable = |it: &Kind| it.def.namespaced && it.def.has_verb("delete");
     let mut kinds: Vec<_> = catalog.stored().into_iter().filter(|it| deletable(it)).collect();
-    kinds.sort_by_key(|it| !it.is("", "pods"));
+    kinds.sort_by_key(|it| !it.is(&POD));
     let mut pass = DeletionPass::default();
     for kind in kinds {
         // The objects are listed at once after this check, and deleted by their uid: those of a later
@@ -153,7 +154,7 @@ async fn empty(
         if !exists() {
             break;
         }
-        let pods = kind.is("", "pods");
+        let pods = kind.is(&POD);
         let grace = if pods { longest_grace(cluster, &kind, namespace) } else { 0 };
         let left = purge(cluster, &kind, Some(namespace), writer).await;
         let waits = pass.add(&kind, namespace, left, grace > elapsed);

@@ -96,7 +96,7 @@ impl Reconciler for Quotas {
 /// Returns the kinds whose objects a quota counts.
 fn counted_kinds(cluster: &Cluster, quota: &Value) -> Vec<std::sync::Arc<Kind>> {
     let stored = cluster.catalog().stored();
-    let counts = |it: &Kind| it.def.namespaced && quota::limits(quota, &it.def.group, &it.def.plural);
+    let counts = |it: &Kind| it.def.namespaced && quota::limits(quota, it.counted());
     stored.into_iter().filter(|it| counts(it)).collect()
 }
 
@@ -104,7 +104,7 @@ fn counted_kinds(cluster: &Cluster, quota: &Value) -> Vec<std::sync::Arc<Kind>> 
 fn sources(cluster: &Cluster, quota: &Value) -> Vec<CollectionName> {
     let kinds = counted_kinds(cluster, quota);
     let mut sources: Vec<_> = kinds.iter().map(|it| it.collection.clone()).collect();
-    let is_counted = |name: &str| kinds.iter().any(|it| quota::concerns(&it.def.group, &it.def.plural, name));
+    let is_counted = |name: &str| kinds.iter().any(|it| quota::concerns(it.counted(), name));
     if ResourceList::at(quota, "/spec/hard").names().any(|it| !is_counted(it)) {
         let definitions = builtin(cluster, "apiextensions.k8s.io", "v1", "customresourcedefinitions");
         sources.push(definitions.collection.clone());
@@ -119,13 +119,12 @@ fn recount(cluster: &Cluster, namespace: &str, quota: &mut Value) -> bool {
     let before = ResourceList::at(quota, "/status/used");
     let mut counted = ResourceList::default();
     for kind in counted_kinds(cluster, quota) {
-        let (group, plural) = (kind.def.group.as_str(), kind.def.plural.as_str());
         let objects = cluster.list(&kind, Some(namespace));
         let objects = objects.iter().map(|it| {
             // Objects of most kinds are counted without decoding.
-            if quota::reads(group, plural) { it.to_value() } else { Value::Null }
+            if quota::reads(kind.counted()) { it.to_value() } else { Value::Null }
         });
-        counted.add(&quota::used_by(quota, group, plural, objects, now));
+        counted.add(&quota::used_by(quota, kind.counted(), objects, now));
     }
     // The usage of resources without a served kind is kept.
     let mut used = before.filter(|name, _| hard.get(name).is_some() && counted.get(name).is_none());

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::served::{Group, Served};
 use crate::builtin::{ResourceDef, SubresourceDef};
+use crate::kinds::index;
 
 /// Returns the document of `/api`. `address` is the server's `host:port`.
 pub fn api_versions(served: &Served, address: &str) -> Value {
@@ -93,13 +94,9 @@ fn resource(resource: &ResourceDef) -> Value {
 /// requested version, with a few exceptions. As `StorageVersionHash` in k8s.io/apiserver v0.36.4
 /// pkg/endpoints/discovery/storageversionhash.go.
 fn storage_version_hash(resource: &ResourceDef) -> String {
-    let (group, version) = match (resource.group.as_str(), resource.plural.as_str()) {
-        ("events.k8s.io", "events") => ("", "v1"),
-        (group @ "autoscaling", _) => (group, "v2"),
-        (group @ "apiextensions.k8s.io", _) => (group, "v1beta1"),
-        (group, "mutatingadmissionpolicies" | "mutatingadmissionpolicybindings") => (group, "v1beta1"),
-        (group, _) => (group, resource.version.as_str()),
-    };
+    let rules = index::of_resource(&resource.group, &resource.plural);
+    let group = rules.conversion.map_or(resource.group.as_str(), |it| it.stored_group);
+    let version = rules.storage_version.unwrap_or(&resource.version);
     let digest = Sha256::digest(format!("{group}/{version}/{}", resource.kind));
     STANDARD.encode(&digest[..8])
 }

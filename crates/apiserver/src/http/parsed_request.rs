@@ -102,13 +102,7 @@ impl ParsedRequest {
     pub(super) fn deprecation(&self) -> Option<&str> {
         match self.kind.custom_version() {
             Some(version) => version.deprecation.as_deref(),
-            None if self.kind.is("", "endpoints") => {
-                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
-            }
-            None if self.kind.is("", "componentstatuses") => {
-                Some("v1 ComponentStatus is deprecated in v1.19+")
-            }
-            None => None,
+            None => self.kind.rules.deprecation,
         }
     }
 }

@@ -102,8 +102,8 @@ fn is_scale(object: &Value) -> bool {
 /// Returns the table columns for an object; an object of another kind gets the default columns.
 pub(super) fn columns(kind: &Kind, object: &Value) -> Value {
     match kind.custom_version() {
-        _ if is_scale(object) => print::columns("autoscaling", "v1", "scale"),
-        _ if object["kind"] != *kind.def.kind => print::columns("", "", ""),
+        _ if is_scale(object) => print::scale_columns(),
+        _ if object["kind"] != *kind.def.kind => print::default_columns(),
         Some(version) => custom_columns::definitions(&version.columns).into(),
         None => print::columns(&kind.def.group, &kind.def.version, &kind.def.plural),
     }
@@ -112,10 +112,10 @@ pub(super) fn columns(kind: &Kind, object: &Value) -> Value {
 /// Returns the table row of an object.
 pub(super) fn row(kind: &Kind, object: &Value, negotiated: &Negotiated, now: Timestamp) -> Value {
     let cells = match kind.custom_version() {
-        _ if is_scale(object) => print::cells("autoscaling", "scale", object, now),
-        _ if object["kind"] != *kind.def.kind => print::cells("", "", object, now),
+        _ if is_scale(object) => print::scale_cells(object, now),
+        _ if object["kind"] != *kind.def.kind => print::name_and_age(object, now),
         Some(version) => custom_columns::cells(object, &version.columns, now),
-        None => print::cells(&kind.def.group, &kind.def.plural, object, now),
+        None => (kind.rules.cells)(object, now),
     };
     print::row(cells, object, negotiated.include)
 }

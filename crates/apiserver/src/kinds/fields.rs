@@ -9,135 +9,106 @@
 use serde_json::Value;
 
 use crate::ApiError;
-use crate::kinds::json_access::{flag, items, number, text};
+use crate::kinds::json_access::{flag, number, text};
 
 /// A selectable field, by its stored name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FieldName(&'static str);
-
-const NAME: FieldName = FieldName("metadata.name");
-const NAMESPACE: FieldName = FieldName("metadata.namespace");
-
-/// The fields of events: the name in the core group, the name in `events.k8s.io`, and the stored
-/// name.
-const EVENT_FIELDS: &[(&str, &str, &str)] = &[
-    ("involvedObject.kind", "regarding.kind", "involvedObject.kind"),
-    ("involvedObject.namespace", "regarding.namespace", "involvedObject.namespace"),
-    ("involvedObject.name", "regarding.name", "involvedObject.name"),
-    ("involvedObject.uid", "regarding.uid", "involvedObject.uid"),
-    ("involvedObject.apiVersion", "regarding.apiVersion", "involvedObject.apiVersion"),
-    ("involvedObject.resourceVersion", "regarding.resourceVersion", "involvedObject.resourceVersion"),
-    ("involvedObject.fieldPath", "regarding.fieldPath", "involvedObject.fieldPath"),
-    ("reason", "reason", "reason"),
-    ("reportingComponent", "reportingController", "reportingComponent"),
-    ("source", "", "source"),
-    ("type", "type", "type"),
-];
-
-/// Returns the fields of a kind beyond name and namespace, or `None` if only these can be selected.
-fn own_fields(group: &str, kind: &str) -> Option<&'static [&'static str]> {
-    Some(match (group, kind) {
-        ("", "Pod") => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        ],
-        ("", "Node") => &["spec.unschedulable"],
-        ("", "ReplicationController") => &["status.replicas"],
-        ("", "Namespace") => &["status.phase"],
-        ("", "Secret") => &["type"],
-        ("", "Service") => &["spec.clusterIP", "spec.type"],
-        ("batch", "Job") => &["status.successful"],
-        ("certificates.k8s.io", "CertificateSigningRequest") => &["spec.signerName"],
-        ("resource.k8s.io", "ResourceSlice") => &["spec.nodeName", "spec.driver"],
-        _ => return None,
-    })
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
+    /// The stored name.
+    pub(crate) name: &'static str,
+    value: FieldValue,
 }
 
-/// Returns the stored name of a field in a selector.
-///
-/// # Errors
-/// 400 for an unknown field. The message depends on the kind, as in kube-apiserver.
-pub fn resolve(group: &str, kind: &str, label: &str) -> Result<FieldName, ApiError> {
-    let scoped = !matches!((group, kind), ("", "Node" | "Namespace"));
-    match label {
-        "metadata.name" => return Ok(NAME),
-        "metadata.namespace" if scoped => return Ok(NAMESPACE),
-        "spec.host" if (group, kind) == ("", "Pod") => return Ok(FieldName("spec.nodeName")),
-        _ => {}
-    }
-    if kind == "Event" && matches!(group, "" | "events.k8s.io") {
-        let found =
-            EVENT_FIELDS.iter().find(|(core, new, _)| label == if group.is_empty() { *core } else { *new });
-        return found
-            .filter(|_| !label.is_empty())
-            .map(|(_, _, stored)| FieldName(stored))
-            .ok_or_else(|| ApiError::bad_request(format!("field label not supported: {label}")));
-    }
-    let Some(own) = own_fields(group, kind) else {
-        return Err(ApiError::bad_request(format!(
-            "{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-        )));
-    };
-    if let Some(name) = own.iter().find(|name| **name == label) {
-        return Ok(FieldName(name));
-    }
-    Err(ApiError::bad_request(match (group, kind) {
-        ("batch", "Job") => format!("field label {label:?} not supported for Job"),
-        ("resource.k8s.io", "ResourceSlice") => {
-            format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {label}")
-        }
-        _ => format!("field label not supported: {label}"),
-    }))
+/// The source of the value of a field: a JSON pointer, or a function.
+#[derive(Clone, Copy, Debug)]
+enum FieldValue {
+    Text(&'static str),
+    Flag(&'static str),
+    Number(&'static str),
+    Computed(fn(&Value) -> String),
 }
 
-/// Returns the stored names of the selectable fields of a kind, beyond name and namespace.
-pub fn selectable(group: &str, kind: &str) -> Vec<FieldName> {
-    if kind == "Event" && matches!(group, "" | "events.k8s.io") {
-        return EVENT_FIELDS.iter().map(|(_, _, stored)| FieldName(stored)).collect();
+impl Field {
+    /// Creates the field for the string at a JSON pointer.
+    pub(crate) const fn text(name: &'static str, pointer: &'static str) -> Self {
+        Self { name, value: FieldValue::Text(pointer) }
     }
-    own_fields(group, kind).unwrap_or_default().iter().map(|it| FieldName(it)).collect()
-}
 
-impl FieldName {
-    /// Returns the stored name of the field.
-    pub fn as_str(self) -> &'static str {
-        self.0
+    /// Creates the field for the boolean at a JSON pointer.
+    pub(crate) const fn flag(name: &'static str, pointer: &'static str) -> Self {
+        Self { name, value: FieldValue::Flag(pointer) }
+    }
+
+    /// Creates the field for the integer at a JSON pointer.
+    pub(crate) const fn number(name: &'static str, pointer: &'static str) -> Self {
+        Self { name, value: FieldValue::Number(pointer) }
+    }
+
+    /// Creates a field whose value is computed from the object.
+    pub(crate) const fn computed(name: &'static str, value: fn(&Value) -> String) -> Self {
+        Self { name, value: FieldValue::Computed(value) }
     }
 
     /// Returns the value of the field in a stored object, as selectors compare it: absent fields
     /// are empty, booleans `false`, numbers `0`.
-    pub fn value(self, object: &Value) -> String {
-        match self.0 {
-            "metadata.name" => text(object, "/metadata/name").to_owned(),
-            "metadata.namespace" => text(object, "/metadata/namespace").to_owned(),
-            "spec.hostNetwork" => flag(object, "/spec/hostNetwork").to_string(),
-            "spec.unschedulable" => flag(object, "/spec/unschedulable").to_string(),
-            "status.replicas" => number(object, "/status/replicas").unwrap_or(0).to_string(),
-            "status.successful" => number(object, "/status/succeeded").unwrap_or(0).to_string(),
-            "status.podIP" => pod_ips(object).into_iter().next().unwrap_or_default(),
-            "status.podIPs" => pod_ips(object).join(","),
-            "source" => match text(object, "/source/component") {
-                "" => text(object, "/reportingComponent").to_owned(),
-                component => component.to_owned(),
-            },
-            name => text(object, &format!("/{}", name.replace('.', "/"))).to_owned(),
+    pub(crate) fn value(&self, object: &Value) -> String {
+        match self.value {
+            FieldValue::Text(pointer) => text(object, pointer).to_owned(),
+            FieldValue::Flag(pointer) => flag(object, pointer).to_string(),
+            FieldValue::Number(pointer) => number(object, pointer).unwrap_or(0).to_string(),
+            FieldValue::Computed(value) => value(object),
         }
     }
 }
 
-fn pod_ips(pod: &Value) -> Vec<String> {
-    let listed: Vec<String> =
-        items(pod, "/status/podIPs").iter().map(|ip| text(ip, "/ip").to_owned()).collect();
-    match text(pod, "/status/podIP") {
-        one if listed.is_empty() && !one.is_empty() => vec![one.to_owned()],
-        _ => listed,
+/// The fields by which objects of a kind can be selected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SelectableFields {
+    /// The fields beyond name and namespace.
+    pub(crate) fields: &'static [Field],
+    /// The names in selectors that differ from the stored ones, each with the stored name.
+    pub(crate) aliases: &'static [(&'static str, &'static str)],
+    /// The stored names that selectors cannot use.
+    pub(crate) hidden: &'static [&'static str],
+    /// True if `metadata.namespace` can be selected.
+    pub(crate) namespace: bool,
+    /// The message for an unknown field.
+    pub(crate) unknown: fn(&str) -> String,
+}
+
+impl SelectableFields {
+    /// The fields of most kinds: name and namespace.
+    pub(crate) const COMMON: Self = Self {
+        fields: &[],
+        aliases: &[],
+        hidden: &[],
+        namespace: true,
+        unknown: |label| {
+            format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+        },
+    };
+
+    /// Returns name, namespace and these fields.
+    pub(crate) const fn of(fields: &'static [Field]) -> Self {
+        Self { fields, unknown: |label| format!("field label not supported: {label}"), ..Self::COMMON }
+    }
+
+    /// Returns the stored name of a field in a selector.
+    ///
+    /// # Errors
+    /// 400 for an unknown field. The message depends on the kind, as in kube-apiserver.
+    pub(crate) fn resolve(&self, label: &str) -> Result<&'static str, ApiError> {
+        match label {
+            "metadata.name" => return Ok("metadata.name"),
+            "metadata.namespace" if self.namespace => return Ok("metadata.namespace"),
+            _ => {}
+        }
+        let alias = self.aliases.iter().find(|(alias, _)| *alias == label).map(|(_, stored)| *stored);
+        let own = || {
+            let visible = self.fields.iter().filter(|it| !self.hidden.contains(&it.name));
+            visible.map(|it| it.name).find(|name| *name == label)
+        };
+        alias.or_else(own).ok_or_else(|| ApiError::bad_request((self.unknown)(label)))
     }
 }
 
@@ -145,26 +116,31 @@ fn pod_ips(pod: &Value) -> Vec<String> {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use crate::kinds::index::of_kind;
+    use serde_json::Value;
+
+    fn value(group: &str, kind: &str, label: &str, object: &Value) -> String {
+        let selectable = of_kind(group, kind).fields;
+        let stored = selectable.resolve(label).expect("a field of the kind");
+        let field = selectable.fields.iter().find(|it| it.name == stored);
+        field.expect("a field beyond name and namespace").value(object)
+    }
 
     #[test]
     fn absent_fields_have_a_zero_value() {
         let pod = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "w"},
             "status": {"phase": "Running", "podIPs": [{"ip": "1.2.3.4"}, {"ip": "::1"}]}});
-        for (label, value) in [
-            ("metadata.name", "p"),
-            ("metadata.namespace", "n"),
+        for (label, expected) in [
             ("spec.host", "w"),
             ("spec.hostNetwork", "false"),
             ("spec.schedulerName", ""),
             ("status.podIP", "1.2.3.4"),
             ("status.podIPs", "1.2.3.4,::1"),
         ] {
-            let field = resolve("", "Pod", label).expect("a field of pods");
-            assert_eq!(field.value(&pod), value, "{label}");
+            assert_eq!(value("", "Pod", label, &pod), expected, "{label}");
         }
         let job = json!({"status": {"succeeded": 2}});
-        assert_eq!(resolve("batch", "Job", "status.successful").expect("a field").value(&job), "2");
+        assert_eq!(value("batch", "Job", "status.successful", &job), "2");
     }
 
     #[test]
@@ -188,7 +164,7 @@ mod tests {
             ("events.k8s.io", "Event", "source", "field label not supported: source"),
             ("", "Event", "regarding.kind", "field label not supported: regarding.kind"),
         ] {
-            let refusal = resolve(group, kind, label).expect_err("the field is unknown");
+            let refusal = of_kind(group, kind).fields.resolve(label).expect_err("the field is unknown");
             assert_eq!((refusal.0.code, refusal.0.message.as_str()), (400, message));
         }
     }
@@ -196,14 +172,13 @@ mod tests {
     #[test]
     fn both_groups_of_events_select_from_one_store() {
         let event = json!({"involvedObject": {"kind": "Pod"}, "reportingComponent": "c", "type": "Normal"});
-        for (group, label, value) in [
+        for (group, label, expected) in [
             ("", "involvedObject.kind", "Pod"),
             ("events.k8s.io", "regarding.kind", "Pod"),
             ("events.k8s.io", "reportingController", "c"),
             ("", "source", "c"),
         ] {
-            let field = resolve(group, "Event", label).expect("a field of events");
-            assert_eq!(field.value(&event), value, "{group} {label}");
+            assert_eq!(value(group, "Event", label, &event), expected, "{group} {label}");
         }
     }
 }

@@ -3,6 +3,9 @@
 
 use serde_json::{Map, Value};
 
+/// A JSON object.
+pub(crate) type Object = Map<String, Value>;
+
 /// Returns the value at a JSON pointer, unless it is null.
 pub(crate) fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     follow(value, pointer).filter(|found| !found.is_null())

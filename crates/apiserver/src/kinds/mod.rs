@@ -1,12 +1,15 @@
-//! The rules of individual built-in kinds, as pure functions on JSON values.
+//! The rules of built-in kinds, as pure functions on JSON values.
 //!
-//! A write applies them in this order: [`defaults`], [`prepare`], [`validate`]. [`traits`] has the
-//! rules for updating and deleting objects of a kind, [`fields`] its selectable fields; [`events`]
-//! converts between the two groups of events, and [`autoscaling`] between the two versions of
-//! autoscalers. Kinds are identified by group and kind (or plural); an unknown kind gets the common
-//! rules. Nothing here knows requests, storage or the clock.
+//! Each kind has one entry, a static [`rules::KindRules`] in a file of its name inside the folder
+//! of its group: `core/pod`, `apps/deployment.rs`. The entry has all that is special about the
+//! kind: traits, defaults, preparation, validation, warnings, selectable fields, table cells.
+//! [`index`] finds it by group and kind; an unknown kind gets the common rules.
 //!
-//! The `mod` lines below are in layer order.
+//! A write applies the rules in this order: [`defaults`], [`prepare`], [`validate`]. Nothing here
+//! knows requests, storage or the clock.
+//!
+//! The `mod` lines below are in layer order: first what kinds share, then the groups, then the
+//! index.
 
 pub(crate) mod json_access;
 pub use crate::names;
@@ -14,23 +17,57 @@ pub mod quantity;
 pub(crate) mod shape;
 pub(crate) mod signing;
 pub mod traits;
-pub mod events;
-pub mod fields;
-pub mod defaults;
-pub mod autoscaling;
+pub(crate) mod fields;
+pub mod age;
+pub(crate) mod cells;
 mod allocate;
+pub mod rules;
 pub mod prepare;
 pub mod validate;
 pub mod warnings;
+pub(crate) mod core;
+pub mod events;
+pub(crate) mod apps;
+pub(crate) mod batch;
+pub mod autoscaling;
+pub(crate) mod networking;
+pub(crate) mod discovery;
+pub(crate) mod coordination;
+pub(crate) mod policy;
+pub(crate) mod rbac;
+pub(crate) mod storage;
+pub(crate) mod scheduling;
+pub(crate) mod node;
+pub(crate) mod certificates;
+pub(crate) mod admissionregistration;
+pub(crate) mod apiextensions;
+pub(crate) mod apiregistration;
+pub(crate) mod resource;
+pub(crate) mod flowcontrol;
+pub(crate) mod authentication;
+pub(crate) mod authorization;
+pub mod index;
+pub mod defaults;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+
+pub(crate) use self::admissionregistration::webhook_configuration::{
+    MUTATING as MUTATING_WEBHOOKS, VALIDATING as VALIDATING_WEBHOOKS,
+};
+pub(crate) use self::apiextensions::custom_resource_definition::RULES as DEFINITION;
+pub(crate) use self::certificates::certificate_signing_request::RULES as SIGNING_REQUEST;
+pub(crate) use self::core::binding::RULES as BINDING;
+pub(crate) use self::core::endpoints::RULES as ENDPOINTS;
+pub(crate) use self::core::namespace::RULES as NAMESPACE;
+pub(crate) use self::core::pod::RULES as POD;
+pub(crate) use self::core::service::RULES as SERVICE;
+pub(crate) use self::discovery::endpoint_slice::RULES as ENDPOINT_SLICE;
 
 /// Returns an object of a built-in kind in which no field is set. It contains the fields that are
 /// serialized even if empty, with their zero values. Field ownership is computed against it.
 pub fn blank(group: &str, version: &str, kind: &str) -> Value {
-    if (group, kind) == ("apiextensions.k8s.io", "CustomResourceDefinition") {
-        return json!({ "metadata": {}, "spec": { "group": "", "names": { "plural": "", "kind": "" }, "scope": "", "versions": null },
-            "status": { "conditions": null, "acceptedNames": { "plural": "", "kind": "" }, "storedVersions": null } });
+    if let Some(blank) = index::of_kind(group, kind).blank {
+        return blank();
     }
     let mut object = Map::new();
     shape::apply(group, version, kind, &mut object);

@@ -1,69 +1,28 @@
 //! Warnings about objects that are accepted all the same, in kube-apiserver's words.
 //!
-//! They are those of k8s.io/kubernetes v1.36.4 pkg/api/service/warnings.go and
-//! pkg/api/pod/warnings.go, and of k8s.io/apiextensions-apiserver v0.36.4
+//! Warnings that only one kind has are in the file of that kind. Those here are of
+//! k8s.io/kubernetes v1.36.4 pkg/api/pod/warnings.go and of k8s.io/apiextensions-apiserver v0.36.4
 //! pkg/registry/customresource/validator.go.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::kinds::json_access::{at, items, text};
+use crate::kinds::json_access::{at, items};
+use crate::kinds::rules::KindRules;
 
 /// The finalizers that need no domain.
 const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
 /// Returns the warnings about a built-in object; `old` is its previous state, if it exists.
-pub fn builtin(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut warnings = Vec::new();
-    match (group, kind) {
-        ("", "Service") => {
-            if at(object, "/spec/trafficDistribution").is_some_and(|it| it == "PreferClose") {
-                let (old, new) = ("PreferClose", "PreferSameZone");
-                warnings.push(format!("spec.trafficDistribution: {old:?} is deprecated; use {new:?}"));
-            }
-            let none_before = old.is_none_or(|it| items(it, "/spec/externalIPs").is_empty());
-            if none_before && !items(object, "/spec/externalIPs").is_empty() {
-                warnings.push(
-                    "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
-                        .to_owned(),
-                );
-            }
-        }
-        ("", "Pod") => {
-            for (index, secret) in items(object, "/spec/imagePullSecrets").iter().enumerate() {
-                if text(secret, "/name").is_empty() {
-                    warnings.push(format!("spec.imagePullSecrets[{index}].name: invalid empty name \"\""));
-                }
-            }
-        }
-        ("networking.k8s.io", "Ingress") if old.is_none() => {
-            let class = "kubernetes.io/ingress.class";
-            if at(object, "/metadata/annotations").is_some_and(|it| it.get(class).is_some()) {
-                warnings.push(format!(
-                    "annotation {class:?} is deprecated, please use 'spec.ingressClassName' instead"
-                ));
-            }
-        }
-        _ => {}
-    }
-    if let Some(spec) = pod_spec_of(group, kind)
+pub fn builtin(rules: &KindRules, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = (rules.warnings)(object, old);
+    if let Some(spec) = rules.pod_spec
         && old.is_none_or(|old| old.get("spec") != object.get("spec"))
     {
         warnings.extend(missing_selectors(object, spec));
     }
     warnings
-}
-
-/// Returns the pointer to the pod spec in objects of a kind that creates pods.
-fn pod_spec_of(group: &str, kind: &str) -> Option<&'static str> {
-    Some(match (group, kind) {
-        ("", "Pod") => "/spec",
-        ("", "PodTemplate") => "/template/spec",
-        ("", "ReplicationController") | ("apps", _) | ("batch", "Job") => "/spec/template/spec",
-        ("batch", "CronJob") => "/spec/jobTemplate/spec/template/spec",
-        _ => return None,
-    })
 }
 
 /// Returns a warning for each affinity term and spread constraint without a label selector: it
@@ -111,13 +70,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kinds::index::of_kind;
 
     #[test]
     fn a_deprecated_field_is_mentioned_when_it_is_added() {
         let service = json!({"spec": {"externalIPs": ["1.2.3.4"]}});
-        assert_eq!(builtin("", "Service", &service, None).len(), 1);
-        assert!(builtin("", "Service", &service, Some(&service)).is_empty());
-        assert!(builtin("", "ConfigMap", &service, None).is_empty());
+        assert_eq!(builtin(of_kind("", "Service"), &service, None).len(), 1);
+        assert!(builtin(of_kind("", "Service"), &service, Some(&service)).is_empty());
+        assert!(builtin(of_kind("", "ConfigMap"), &service, None).is_empty());
     }
 
     #[test]
@@ -132,8 +92,8 @@ mod tests {
             "spec.template.spec.topologySpreadConstraints[0].labelSelector: a null labelSelector results in matching no pod"
                 .to_owned(),
         ];
-        assert_eq!(builtin("apps", "Deployment", &deployment, None), expected);
-        assert!(builtin("apps", "Deployment", &deployment, Some(&deployment)).is_empty());
+        assert_eq!(builtin(of_kind("apps", "Deployment"), &deployment, None), expected);
+        assert!(builtin(of_kind("apps", "Deployment"), &deployment, Some(&deployment)).is_empty());
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Catalog {
         let mut seen: HashMap<CollectionName, Arc<Kind>> = HashMap::new();
         for def in self.served().resources().iter().filter(|it| it.has_verb("list")) {
             if let Some(kind) = self.kind(&def.group, &def.version, &def.plural)
-                && def.plural != "componentstatuses"
+                && kind.rules.is_stored
                 && (!seen.contains_key(&kind.collection)
                     || (def.preferred && matches!(kind.family, Family::Builtin)))
             {

@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 use dogwatch_core::{FieldSelector, Reason};
 use serde_json::Value;
 
+use crate::admission::quota::CountedKind;
 use crate::api_error::{ApiError, FieldError};
 use crate::builtin::{BuiltinDefinitions, ResourceDef};
 use crate::custom::{self, CustomKind};
 use crate::kinds::json_access::text;
-use crate::kinds::prepare::KindNames;
+use crate::kinds::rules::{Conversion, KindRules};
 use crate::kinds::traits::KindTraits;
-use crate::kinds::{self, autoscaling, events, fields};
+use crate::kinds::{self, index};
 use crate::schema::{Definitions, Schema};
 use crate::store::{CollectionName, Draft, Encoded, Unstorable};
 
@@ -29,6 +30,8 @@ pub struct Kind {
     pub traits: KindTraits,
     /// The conversion between stored and served objects.
     pub family: Family,
+    /// The rules of the built-in kind; for custom kinds the common ones.
+    pub(crate) rules: &'static KindRules,
     empty: OnceLock<Value>,
 }
 
@@ -38,10 +41,8 @@ pub struct Kind {
 pub enum Family {
     /// A built-in kind that is stored as it is served.
     Builtin,
-    /// An Event of the group `events.k8s.io`, stored as one of the core group.
-    Event,
-    /// A HorizontalPodAutoscaler of version 1, stored as version 2.
-    AutoscalerV1,
+    /// A version of a built-in kind that is stored in another form.
+    Converted(&'static Conversion),
     /// A version of a custom kind.
     Custom {
         /// The kind, as its definition declares it.
@@ -69,17 +70,19 @@ impl From<Unconverted> for ApiError {
 impl Kind {
     /// Creates a built-in kind.
     pub(super) fn builtin(def: &Arc<ResourceDef>) -> Self {
-        let (group, family) = match (def.group.as_str(), def.plural.as_str(), def.version.as_str()) {
-            ("events.k8s.io", "events", _) => ("", Family::Event),
-            ("autoscaling", "horizontalpodautoscalers", "v1") => ("autoscaling", Family::AutoscalerV1),
-            (group, ..) => (group, Family::Builtin),
+        let rules = index::of_kind(&def.group, &def.kind);
+        let converts = |it: &&Conversion| it.version.is_none_or(|version| version == def.version);
+        let (group, family) = match rules.conversion.as_ref().filter(converts) {
+            Some(conversion) => (conversion.stored_group, Family::Converted(conversion)),
+            None => (def.group.as_str(), Family::Builtin),
         };
         let schema = BuiltinDefinitions.of_kind(&def.group, &def.version, &def.kind);
         Self {
             collection: collection_name(group, &def.plural),
             schema: schema.unwrap_or(Schema::Any),
-            traits: KindTraits::of(group, &def.plural),
+            traits: rules.traits,
             family,
+            rules,
             empty: OnceLock::new(),
             def: Arc::clone(def),
         }
@@ -98,6 +101,7 @@ impl Kind {
             schema: declared.schema.to_schema(),
             traits: KindTraits::custom(declared.status),
             family: Family::Custom { kind: Arc::clone(kind), version, evolved },
+            rules: index::of_custom_kinds(),
             empty: OnceLock::new(),
             def,
         }
@@ -116,15 +120,10 @@ impl Kind {
         })
     }
 
-    /// Returns the names of the kind.
-    pub fn names(&self) -> KindNames<'_> {
-        KindNames {
-            group: &self.def.group,
-            version: &self.def.version,
-            kind: &self.def.kind,
-            plural: &self.def.plural,
-            traits: self.traits,
-        }
+    /// Returns the kind as quotas count it.
+    pub(crate) fn counted(&self) -> CountedKind<'_> {
+        let accounting = self.rules.accounting;
+        CountedKind { group: &self.def.group, plural: &self.def.plural, accounting }
     }
 
     /// Returns the version of the custom kind, or `None` for a built-in kind.
@@ -143,16 +142,16 @@ impl Kind {
         }
     }
 
-    /// Returns true if the kind is this resource, in any version.
-    pub fn is(&self, group: &str, plural: &str) -> bool {
-        self.def.group == group && self.def.plural == plural
+    /// Returns true if the kind has these rules, in any version.
+    pub(crate) fn is(&self, rules: &'static KindRules) -> bool {
+        self.rules.is(rules)
     }
 
     /// Returns true if the bytes of an object can be served unchanged.
     pub fn shows_bytes_of(&self, stored: &Encoded) -> bool {
         match &self.family {
             Family::Builtin | Family::Custom { evolved: false, .. } => true,
-            Family::Event | Family::AutoscalerV1 => false,
+            Family::Converted(_) => false,
             Family::Custom { kind, version, .. } => stored.schema() == Some(kind.schema_id(*version)),
         }
     }
@@ -179,8 +178,7 @@ impl Kind {
     pub fn shown(&self, stored: Value) -> Result<Value, Unconverted> {
         match &self.family {
             Family::Builtin | Family::Custom { evolved: false, .. } => Ok(stored),
-            Family::Event => Ok(events::to_events_group(&stored)),
-            Family::AutoscalerV1 => Ok(autoscaling::to_v1(&stored)),
+            Family::Converted(conversion) => Ok((conversion.from_stored)(&stored)),
             Family::Custom { kind, version, .. } => {
                 in_version(as_stored(stored, kind), kind, &kind.versions[*version])
             }
@@ -197,8 +195,7 @@ impl Kind {
                 Some(storage) => Ok(as_stored(in_version(object, kind, storage)?, kind)),
                 None => Ok(object),
             },
-            Family::Event => Ok(events::to_core_group(&object)),
-            Family::AutoscalerV1 => Ok(autoscaling::to_v2(&object)),
+            Family::Converted(conversion) => Ok((conversion.to_stored)(&object)),
             Family::Builtin => Ok(object),
         }
     }
@@ -212,7 +209,7 @@ impl Kind {
         let as_it_is = match &self.family {
             Family::Builtin => true,
             Family::Custom { kind, .. } => kind.storage().is_none_or(|it| it.name == self.def.version),
-            Family::Event | Family::AutoscalerV1 => false,
+            Family::Converted(_) => false,
         };
         let storage = match &self.family {
             Family::Custom { kind, .. } => kind.storage_index(),
@@ -280,8 +277,8 @@ impl Kind {
                 values.map(|(name, value)| (Cow::Owned(name.to_owned()), value)).collect()
             }
             _ => {
-                let selectable = fields::selectable(&self.def.group, &self.def.kind);
-                selectable.iter().map(|it| (Cow::Borrowed(it.as_str()), it.value(object))).collect()
+                let selectable = self.rules.fields.fields.iter();
+                selectable.map(|it| (Cow::Borrowed(it.name), it.value(object))).collect()
             }
         };
         Draft::new(object, fields).map_err(|why| match why {
@@ -303,7 +300,7 @@ impl Kind {
             return Ok(FieldSelector::everything());
         }
         let stored_name = |field: &str| match self.custom_version() {
-            None => fields::resolve(&self.def.group, &self.def.kind, field).map(|it| it.as_str().to_owned()),
+            None => self.rules.fields.resolve(field).map(str::to_owned),
             Some(_) if matches!(field, "metadata.name" | "metadata.namespace") => Ok(field.to_owned()),
             Some(version) if version.selectable.iter().any(|it| it == field) => Ok(field.to_owned()),
             Some(_) => Err(ApiError::bad_request(format!("field label not supported: {field}"))),
@@ -319,7 +316,10 @@ impl Kind {
     /// Creates a 422: the object is invalid.
     pub fn invalid(&self, name: &str, problems: &[FieldError]) -> ApiError {
         // kube-apiserver validates events of both groups as events of the core group.
-        let group = if self.is("events.k8s.io", "events") { "" } else { &self.def.group };
+        let group = match &self.family {
+            Family::Converted(conversion) => conversion.stored_group,
+            _ => &self.def.group,
+        };
         ApiError::invalid(group, &self.def.kind, name, problems)
     }
 

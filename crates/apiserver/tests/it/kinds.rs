@@ -3,8 +3,8 @@
 //!
 //! The recordings are under `tests/data`, made by `record.py` there.
 
-use dogwatch_apiserver::kinds::traits::KindTraits;
-use dogwatch_apiserver::kinds::{defaults, prepare, validate};
+use dogwatch_apiserver::kinds::rules::KindRules;
+use dogwatch_apiserver::kinds::{defaults, index, prepare, validate};
 use dogwatch_apiserver::{ApiError, print};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -69,23 +69,19 @@ fn with_one_uid(text: &str) -> String {
     out
 }
 
-fn names(row: &Value) -> prepare::KindNames<'_> {
+/// Group, version and kind of a row, and the rules of the kind.
+struct Names<'a> {
+    group: &'a str,
+    version: &'a str,
+    kind: &'a str,
+    rules: &'static KindRules,
+}
+
+fn names(row: &Value) -> Names<'_> {
     let api = row["apiVersion"].as_str().expect("a version");
     let (group, version) = api.split_once('/').unwrap_or(("", api));
     let kind = row["kind"].as_str().expect("a kind");
-    let plural = plural(kind);
-    prepare::KindNames { group, version, kind, plural, traits: KindTraits::of(group, plural) }
-}
-
-fn plural(kind: &str) -> &'static str {
-    let lower = kind.to_lowercase();
-    let made = match lower.as_str() {
-        "endpoints" => lower,
-        "networkpolicy" => "networkpolicies".to_owned(),
-        it if it.ends_with('s') => format!("{it}es"),
-        it => format!("{it}s"),
-    };
-    made.leak()
+    Names { group, version, kind, rules: index::of_kind(group, kind) }
 }
 
 fn scoped(row: &Value) -> bool {
@@ -131,7 +127,14 @@ fn new_objects_get_the_recorded_defaults() {
     for file in DEFAULTS {
         for row in recorded(&format!("defaults/{file}")) {
             let mut object = sent(&row);
-            prepare::for_create(names(&row), &mut object, NOW, &mut GrantingCluster).expect("granted");
+            prepare::for_create(
+                names(&row).rules,
+                names(&row).version,
+                &mut object,
+                NOW,
+                &mut GrantingCluster,
+            )
+            .expect("granted");
             object["metadata"].as_object_mut().expect("metadata").remove("uid");
             let mut stored = row["stored"].clone();
             normalize(&mut stored);
@@ -165,8 +168,15 @@ fn invalid_objects_are_rejected_with_the_recorded_messages() {
             }
             all += 1;
             let mut object = sent(&row);
-            prepare::for_create(names(&row), &mut object, NOW, &mut GrantingCluster).expect("granted");
-            check(&row, &validate::create(names(&row), scoped(&row), &object), &mut wrong);
+            prepare::for_create(
+                names(&row).rules,
+                names(&row).version,
+                &mut object,
+                NOW,
+                &mut GrantingCluster,
+            )
+            .expect("granted");
+            check(&row, &validate::create(names(&row).rules, scoped(&row), &object), &mut wrong);
         }
     }
     assert!(wrong.is_empty(), "{} of {all} differ:\n{}", wrong.len(), wrong.join("\n"));
@@ -181,7 +191,7 @@ fn a_service_with_many_ports_is_validated_in_linear_time() {
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "n"}, "spec": {
         "type": "ClusterIP", "clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"], "sessionAffinity": "None",
         "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster", "ports": ports}});
-    let problems = validate::create(names(&service), true, &service);
+    let problems = validate::create(names(&service).rules, true, &service);
     let fields: Vec<&str> = problems.iter().map(|it| it.field.as_str()).collect();
     assert_eq!(fields, ["spec.ports[30000].name", "spec.ports[30000]"]);
 }
@@ -222,8 +232,8 @@ fn updates_are_stored_or_rejected_as_recorded() {
         let mut new = merged(&old, &row["patch"]);
         let names = names(&row);
         defaults::apply(names.group, names.version, names.kind, &mut new);
-        prepare::for_update(names, &mut new, &old, &mut GrantingCluster).expect("granted");
-        let problems = validate::update(names, &new, &old);
+        prepare::for_update(names.rules, &mut new, &old, &mut GrantingCluster).expect("granted");
+        let problems = validate::update(names.rules, &new, &old);
         if row.get("stored").is_none() {
             check(&row, &problems, &mut wrong);
             continue;
@@ -249,7 +259,7 @@ fn status_updates_keep_the_other_fields_as_recorded() {
         let names = names(&row);
         let mut new = merged(&row["old"], &row["patch"]);
         defaults::apply(names.group, names.version, names.kind, &mut new);
-        prepare::for_status_update(names, &mut new, &row["old"]);
+        prepare::for_status_update(names.rules, names.version, &mut new, &row["old"]);
         if new != row["stored"] {
             wrong.push(format!("{}\n  ours   {new}\n  theirs {}", row["patch"], row["stored"]));
         }

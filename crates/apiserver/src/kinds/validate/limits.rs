@@ -39,7 +39,7 @@ const OF_PODS: &[&str] =
     &["pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
 /// Validates a limit range.
-pub(super) fn range(out: &mut FieldErrors, object: &Value) {
+pub(in crate::kinds) fn range(out: &mut FieldErrors, object: &Value) {
     let limits = items(object, "/spec/limits");
     let mut kinds_before = HashSet::new();
     for (index, limit) in limits.iter().enumerate() {
@@ -113,7 +113,7 @@ fn amounts(out: &mut FieldErrors, limit: &Value, name: &str, path: &str) {
 }
 
 /// Validates a quota.
-pub(super) fn quota(out: &mut FieldErrors, object: &Value) {
+pub(in crate::kinds) fn quota(out: &mut FieldErrors, object: &Value) {
     for (name, amount) in entries(object, "/spec/hard") {
         let field = format!("spec.hard[{name}]");
         invalid_string(out, &field, name, names::qualified(name));
@@ -160,7 +160,7 @@ pub(super) fn quota(out: &mut FieldErrors, object: &Value) {
 }
 
 /// Validates the new state of a quota: its scopes are immutable.
-pub(super) fn quota_update(out: &mut FieldErrors, new: &Value, old: &Value) {
+pub(in crate::kinds) fn quota_update(out: &mut FieldErrors, new: &Value, old: &Value) {
     quota(out, new);
     immutable(out, new, old, "/spec/scopes", "spec.scopes");
 }

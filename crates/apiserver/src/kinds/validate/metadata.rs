@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::check::{FieldErrors, forbidden, immutable, invalid, invalid_string, required};
 use crate::kinds::json_access::{at, entries, flag, items, number, text};
 use crate::kinds::names;
+use crate::kinds::rules::KindRules;
 use crate::kinds::traits::NameRule;
 use crate::{FieldError, FieldErrorKind, strconv};
 
@@ -18,9 +19,9 @@ const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
 /// Validates the metadata of a new object of a built-in kind.
-pub fn create(group: &str, plural: &str, namespaced: bool, object: &Value) -> FieldErrors {
-    let mut out = common(NameRule::of(group, plural), namespaced, object);
-    if requires_standard_finalizers(group, plural) {
+pub fn create(rules: &KindRules, namespaced: bool, object: &Value) -> FieldErrors {
+    let mut out = common(rules.traits.name, namespaced, object);
+    if rules.finalizers_need_domain {
         standard_finalizers(&mut out, object);
     }
     out
@@ -58,46 +59,10 @@ pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> FieldErrors {
     out
 }
 
-/// The number of times that kube-apiserver validates parts of the metadata of a kind in an update.
-///
-/// The generic update code (k8s.io/apiserver v0.36.4 pkg/registry/rest/update.go) and the
-/// validation of the kind both do so, and each adds the same problems. The message shows equal
-/// problems once, but each has a cause of its own.
-struct Passes {
-    /// The passes over labels, annotations and owner references.
-    labels: usize,
-    /// The passes over immutable fields.
-    fixed: usize,
-    /// The passes over the names of finalizers.
-    finalizers: usize,
-}
-
-fn passes(group: &str, plural: &str) -> Passes {
-    let (labels, fixed, finalizers) = match (group, plural) {
-        ("", "replicationcontrollers" | "podtemplates" | "resourcequotas" | "services")
-        | ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
-        | ("batch", "cronjobs")
-        | ("networking.k8s.io", "networkpolicies")
-        | ("autoscaling", _)
-        | ("storage.k8s.io", "csidrivers")
-        | ("scheduling.k8s.io", _) => (3, 2, 1),
-        ("", "limitranges")
-        | ("discovery.k8s.io", _)
-        | ("storage.k8s.io", "csinodes" | "volumeattachments") => (3, 1, 1),
-        ("", "events") | ("policy", _) => (2, 1, 0),
-        ("coordination.k8s.io", _) => (3, 2, 0),
-        ("node.k8s.io", _) => (4, 2, 0),
-        ("apps", "controllerrevisions") => (5, 3, 3),
-        ("", "persistentvolumes") => (4, 1, 2),
-        _ => (4, 2, 2),
-    };
-    Passes { labels, fixed, finalizers }
-}
-
 /// Validates the metadata of the new state of an object of a built-in kind. FieldErrors are
 /// repeated as often as in kube-apiserver.
-pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> FieldErrors {
-    let passes = passes(group, plural);
+pub fn update(rules: &KindRules, new: &Value, old: &Value) -> FieldErrors {
+    let passes = rules.metadata_passes;
     let mut out = FieldErrors::new();
     for _ in 0..passes.fixed {
         immutable_fields(&mut out, new, old);
@@ -107,7 +72,7 @@ pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> FieldError
     }
     for _ in 0..passes.finalizers {
         finalizers(&mut out, new);
-        if requires_standard_finalizers(group, plural) {
+        if rules.finalizers_need_domain {
             standard_finalizers(&mut out, new);
         }
     }
@@ -160,7 +125,7 @@ fn immutable_fields(out: &mut FieldErrors, new: &Value, old: &Value) {
 }
 
 /// Validates labels, in metadata and elsewhere.
-pub(super) fn labels(out: &mut FieldErrors, object: &Value, pointer: &str, field: &str) {
+pub(in crate::kinds) fn labels(out: &mut FieldErrors, object: &Value, pointer: &str, field: &str) {
     for (key, value) in entries(object, pointer) {
         invalid_string(out, field, key, names::qualified(key));
         let value = value.as_str().unwrap_or_default();
@@ -169,7 +134,7 @@ pub(super) fn labels(out: &mut FieldErrors, object: &Value, pointer: &str, field
 }
 
 /// Validates annotations, in metadata and elsewhere. Their keys are checked in lower case.
-pub(super) fn annotations(out: &mut FieldErrors, object: &Value, pointer: &str, field: &str) {
+pub(in crate::kinds) fn annotations(out: &mut FieldErrors, object: &Value, pointer: &str, field: &str) {
     let mut size = 0;
     for (key, value) in entries(object, pointer) {
         size += key.len() + value.as_str().unwrap_or_default().len();
@@ -253,12 +218,6 @@ impl std::fmt::Display for ShownFields<'_> {
     }
 }
 
-/// Returns true if finalizers of a kind need a domain. Those of custom objects, of definitions and
-/// of some others do not.
-fn requires_standard_finalizers(group: &str, plural: &str) -> bool {
-    group != "apiextensions.k8s.io" && passes(group, plural).finalizers > 0
-}
-
 fn standard_finalizers(out: &mut FieldErrors, object: &Value) {
     let all = items(object, "/metadata/finalizers").iter().map(|it| it.as_str().unwrap_or_default());
     for (index, name) in all.enumerate().filter(|(_, it)| names::qualified(it).is_empty()) {
@@ -284,7 +243,7 @@ fn finalizers(out: &mut FieldErrors, object: &Value) {
 }
 
 /// Validates a finalizer: a qualified name, with a domain unless it is a standard one.
-pub(super) fn finalizer(out: &mut FieldErrors, name: &str, field: &str, indexed: &str) {
+pub(in crate::kinds) fn finalizer(out: &mut FieldErrors, name: &str, field: &str, indexed: &str) {
     invalid_string(out, field, name, names::qualified(name));
     standard_finalizer(out, name, indexed);
 }
@@ -316,6 +275,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kinds::index::of_resource;
 
     #[test]
     fn finalizers_need_a_domain_only_where_kube_apiserver_requires_one() {
@@ -328,8 +288,9 @@ mod tests {
         ] {
             let has_problem =
                 |problems: &[FieldError]| problems.iter().any(|it| it.message.contains("neither a standard"));
-            assert_eq!(has_problem(&create(group, plural, namespaced, &object)), rejected, "{plural}");
-            assert_eq!(has_problem(&update(group, plural, &object, &object)), rejected, "{plural}");
+            let rules = of_resource(group, plural);
+            assert_eq!(has_problem(&create(rules, namespaced, &object)), rejected, "{plural}");
+            assert_eq!(has_problem(&update(rules, &object, &object)), rejected, "{plural}");
         }
         assert!(
             common(NameRule::Subdomain, true, &object).is_empty()

@@ -1,85 +1,106 @@
-//! Validation of objects, with kube-apiserver's messages.
+//! Validation of objects, with kube-apiserver's messages: the parts that several kinds share.
 //!
-//! Metadata is validated for every kind, the rest for the most common kinds. All problems of an
-//! object are reported. Objects must have been defaulted and prepared before. Resource versions and
-//! preconditions are not checked here, but before.
+//! Metadata is validated for every kind, the rest for the most common kinds, in the files of these
+//! kinds. All problems of an object are reported. Objects must have been defaulted and prepared
+//! before. Resource versions and preconditions are not checked here, but before.
 //!
 //! The `mod` lines below are in layer order.
 
-mod check;
+pub(super) mod check;
 pub mod metadata;
-mod selector;
-mod volume;
-mod container;
-mod sysctl;
-mod pod;
-mod status;
-mod cron;
-mod workloads;
-mod events;
-mod limits;
-mod network;
-mod infrastructure;
-mod service;
-mod core_group;
-mod named_groups;
+pub(super) mod selector;
+pub(super) mod volume;
+pub(super) mod status;
+pub(super) mod limits;
 
 use serde_json::Value;
 
 use crate::FieldErrors;
-use crate::kinds::prepare::KindNames;
+use crate::kinds::rules::KindRules;
 
 /// Validates a new object.
-pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> FieldErrors {
-    let mut out = metadata::create(names.group, names.plural, namespaced, object);
-    match (names.group, names.kind) {
-        ("", "Pod") => pod::create(&mut out, object),
-        ("", "PodTemplate") => pod::template(&mut out, &object["template"], "template"),
-        ("", "Service") => service::create(&mut out, object),
-        ("", "ReplicationController") | ("apps" | "batch", _) => {
-            workloads::create(&mut out, names.kind, object);
-            if names.kind == "StatefulSet" {
-                core_group::claim_templates(&mut out, object);
-            }
-        }
-        ("events.k8s.io", "Event") => events::create(&mut out, object),
-        ("", kind) => core_group::create(&mut out, kind, object),
-        (group, kind) => named_groups::create(&mut out, group, kind, object),
-    }
+pub fn create(rules: &KindRules, namespaced: bool, object: &Value) -> FieldErrors {
+    let mut out = metadata::create(rules, namespaced, object);
+    (rules.validate_create)(&mut out, object);
     out
 }
 
 /// Validates an object whose status has changed.
-pub fn update_status(names: KindNames<'_>, new: &Value, old: &Value) -> FieldErrors {
-    let mut out = metadata::update(names.group, names.plural, new, old);
-    status::update(&mut out, names.group, names.kind, new, old);
-    out
-}
-
-/// Validates a pod whose ephemeral containers or resources have changed.
-pub fn update_pod_part(part: &str, new: &Value, old: &Value) -> FieldErrors {
-    let mut out = metadata::update_common(new, old);
-    match part {
-        "ephemeralcontainers" => pod::update_ephemeral(&mut out, new, old),
-        _ => pod::resize(&mut out, new, old),
-    }
+pub fn update_status(rules: &KindRules, new: &Value, old: &Value) -> FieldErrors {
+    let mut out = metadata::update(rules, new, old);
+    (rules.validate_status)(&mut out, new, old);
     out
 }
 
 /// Validates the new state of an object. A problem may occur more than once, as in the causes of
 /// kube-apiserver.
-pub fn update(names: KindNames<'_>, new: &Value, old: &Value) -> FieldErrors {
-    let mut out = metadata::update(names.group, names.plural, new, old);
-    match (names.group, names.kind) {
-        ("", "Pod") => pod::update(&mut out, new, old),
-        ("", "PodTemplate") => pod::template(&mut out, &new["template"], "template"),
-        ("", "Service") => service::update(&mut out, new, old),
-        ("", "ReplicationController") | ("apps" | "batch", _) => {
-            workloads::update(&mut out, names.kind, new, old);
-        }
-        ("events.k8s.io", "Event") => events::update(&mut out, new, old),
-        ("", kind) => core_group::update(&mut out, kind, new, old),
-        (group, kind) => named_groups::update(&mut out, group, kind, new, old),
+pub fn update(rules: &KindRules, new: &Value, old: &Value) -> FieldErrors {
+    let mut out = metadata::update(rules, new, old);
+    match rules.validate_update {
+        Some(validate) => validate(&mut out, new, old),
+        None => (rules.validate_create)(&mut out, new),
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::index::of_kind;
+
+    fn found((group, kind): (&str, &str), new: &Value, old: Option<&Value>) -> Vec<String> {
+        let (rules, mut out) = (of_kind(group, kind), Vec::new());
+        match old {
+            None => (rules.validate_create)(&mut out, new),
+            Some(old) => (rules.validate_update.expect("updates have rules"))(&mut out, new, old),
+        }
+        out.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn problems_have_the_messages_of_kube_apiserver() {
+        for (kind, object, problem) in [
+            (
+                ("networking.k8s.io", "IngressClass"),
+                json!({"spec": {"controller": "noslash"}}),
+                "spec.controller: Invalid value: \"noslash\": must be a domain-prefixed path (such as \"acme.io/foo\")",
+            ),
+            (
+                ("storage.k8s.io", "CSINode"),
+                json!({"spec": {"drivers": [{"name": "d", "nodeID": ""}]}}),
+                "spec.drivers[0].nodeID: Required value",
+            ),
+            (
+                ("", "Node"),
+                json!({"spec": {"taints": [{"key": "a", "effect": "X"}]}}),
+                "metadata.taints[0].effect: Unsupported value: \"X\": supported values: \"NoSchedule\", \
+                 \"PreferNoSchedule\", \"NoExecute\"",
+            ),
+            (
+                ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
+                json!({"spec": {"type": "Limited", "limited": {}}}),
+                "spec.limited.limitResponse.type: Required value",
+            ),
+        ] {
+            assert_eq!(found(kind, &object, None), [problem]);
+        }
+    }
+
+    #[test]
+    fn immutable_fields_cannot_change() {
+        let node = |range: &str| json!({"spec": {"podCIDRs": [range]}});
+        assert!(found(("", "Node"), &node("10.0.0.0/24"), Some(&json!({"spec": {}}))).is_empty());
+        assert_eq!(
+            found(("", "Node"), &node("10.2.0.0/24"), Some(&node("10.1.0.0/24"))),
+            ["spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"]
+        );
+        let attached = |node: &str| json!({"spec": {"attacher": "a", "nodeName": node, "source": {"persistentVolumeName": "p"}}});
+        assert_eq!(
+            found(("storage.k8s.io", "VolumeAttachment"), &attached("m"), Some(&attached("n"))),
+            ["spec: Invalid value: {\"Attacher\":\"a\",\"Source\":{\"PersistentVolumeName\":\"p\",\
+              \"InlineVolumeSpec\":null},\"NodeName\":\"m\"}: field is immutable"]
+        );
+    }
 }

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::check::{FieldErrors, forbidden, invalid, invalid_string, required};
-use crate::kinds::json_access::{entries, items, text};
+use crate::kinds::json_access::{at, entries, items, text};
 use crate::kinds::names;
 use crate::{FieldError, FieldErrorKind};
 
 /// Validates a selector.
-pub(super) fn check(out: &mut FieldErrors, selector: &Value, field: &str) {
+pub(in crate::kinds) fn check(out: &mut FieldErrors, selector: &Value, field: &str) {
     for (key, value) in entries(selector, "/matchLabels") {
         let field = format!("{field}.matchLabels");
         invalid_string(out, &field, key, names::qualified(key));
@@ -41,12 +41,12 @@ pub(super) fn check(out: &mut FieldErrors, selector: &Value, field: &str) {
 }
 
 /// Returns true if a selector matches everything.
-pub(super) fn is_empty(selector: &Value) -> bool {
+pub(in crate::kinds) fn is_empty(selector: &Value) -> bool {
     entries(selector, "/matchLabels").next().is_none() && items(selector, "/matchExpressions").is_empty()
 }
 
 /// Returns true if a selector matches labels.
-pub(super) fn selects(selector: &Value, labels: Option<&Value>) -> bool {
+pub(in crate::kinds) fn selects(selector: &Value, labels: Option<&Value>) -> bool {
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
     let plain = entries(selector, "/matchLabels").all(|(key, value)| label(key) == value.as_str());
     plain
@@ -66,11 +66,18 @@ pub(super) fn selects(selector: &Value, labels: Option<&Value>) -> bool {
 }
 
 /// Reports a problem that shows a selector, with its fields in kube-apiserver's order.
-pub(super) fn invalid_selector(out: &mut FieldErrors, selector: &Value, field: &str, detail: &str) {
+pub(in crate::kinds) fn invalid_selector(out: &mut FieldErrors, selector: &Value, field: &str, detail: &str) {
     let parts: Vec<String> = ["matchLabels", "matchExpressions"]
         .into_iter()
         .filter_map(|key| Some(format!("\"{key}\":{}", selector.get(key)?)))
         .collect();
     let shown = if selector.is_null() { "null".to_owned() } else { format!("{{{}}}", parts.join(",")) };
     out.push(FieldError::with_value(field, FieldErrorKind::Invalid, shown, detail));
+}
+
+/// Checks that the selector of a workload has not changed.
+pub(in crate::kinds) fn fixed_selector(out: &mut FieldErrors, new: &Value, old: &Value) {
+    if at(new, "/spec/selector") != at(old, "/spec/selector") {
+        invalid_selector(out, &new["spec"]["selector"], "spec.selector", "field is immutable");
+    }
 }

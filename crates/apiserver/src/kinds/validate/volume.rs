@@ -1,4 +1,4 @@
-//! Validation of the volumes of a pod.
+//! Validation of volumes: those of pods, and the parts that persistent volumes share with them.
 
 use std::collections::HashSet;
 
@@ -47,7 +47,11 @@ const PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
 /// Validates the volumes of a pod, and returns their names.
-pub(super) fn volumes<'a>(out: &mut FieldErrors, list: &'a [Value], field: &str) -> HashSet<&'a str> {
+pub(in crate::kinds) fn volumes<'a>(
+    out: &mut FieldErrors,
+    list: &'a [Value],
+    field: &str,
+) -> HashSet<&'a str> {
     let mut names_ = HashSet::new();
     for (index, volume) in list.iter().enumerate() {
         let path = format!("{field}[{index}]");
@@ -78,12 +82,12 @@ pub(super) fn volumes<'a>(out: &mut FieldErrors, list: &'a [Value], field: &str)
 }
 
 /// Returns true if an object has a volume source.
-pub(super) fn has_source(object: &Value) -> bool {
+pub(in crate::kinds) fn has_source(object: &Value) -> bool {
     SOURCES.iter().chain(PERSISTENT_SOURCES).any(|kind| at(object, &format!("/{kind}")).is_some())
 }
 
 /// Returns true if a field is a volume source.
-pub(super) fn is_source(field: &str) -> bool {
+pub(in crate::kinds) fn is_source(field: &str) -> bool {
     SOURCES.iter().chain(PERSISTENT_SOURCES).any(|kind| *kind == field)
 }
 
@@ -155,3 +159,14 @@ fn mode_and_items(out: &mut FieldErrors, source: &Value, path: &str) {
         mode(out, item, &path, "mode");
     }
 }
+
+/// Checks the access modes of a volume or a claim.
+pub(in crate::kinds) fn access_modes(out: &mut FieldErrors, spec: &Value) {
+    for mode in items(spec, "/accessModes") {
+        if !ACCESS_MODES.iter().any(|known| mode == known) {
+            unsupported(out, "spec.accessModes", mode, ACCESS_MODES);
+        }
+    }
+}
+
+const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];

@@ -1,0 +1,92 @@
+//! Endpoints.
+
+use serde_json::Value;
+
+use crate::kinds::age;
+use crate::kinds::cells;
+use crate::kinds::json_access::{Object, each, fill, items, number, text};
+use crate::kinds::names;
+use crate::kinds::rules::{COMMON, KindRules};
+use crate::kinds::traits::KindTraits;
+use crate::kinds::validate::check::{
+    FieldErrors, address, invalid, invalid_string, one_of, port_number, required, routable_address,
+};
+
+/// The rules of the kind Endpoints.
+pub(crate) static RULES: KindRules = KindRules {
+    group: "",
+    kind: "Endpoints",
+    plural: "endpoints",
+    traits: KindTraits { allow_create_on_update: true, ..KindTraits::COMMON },
+    default: defaults,
+    validate_create: endpoints,
+    deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+    cells: |object, now| {
+        vec![cells::name(object), addresses(object).into(), age::since_creation(object, now)]
+    },
+    storage_path: Some("services/endpoints"),
+    ..COMMON
+};
+
+fn defaults(_: &str, map: &mut Object) {
+    for subset in each(map, "subsets") {
+        each(subset, "ports").for_each(|port| fill(port, "protocol", "TCP"));
+    }
+}
+
+fn endpoints(out: &mut FieldErrors, object: &Value) {
+    for (index, subset) in items(object, "/subsets").iter().enumerate() {
+        let path = format!("subsets[{index}]");
+        if items(subset, "/addresses").is_empty() && items(subset, "/notReadyAddresses").is_empty() {
+            required(out, &path, "must specify `addresses` or `notReadyAddresses`");
+        }
+        for list in ["addresses", "notReadyAddresses"] {
+            for (index, one) in items(subset, &format!("/{list}")).iter().enumerate() {
+                let node = text(one, "/nodeName");
+                if !node.is_empty() {
+                    let field = format!("{path}.{list}[{index}].nodeName");
+                    invalid_string(out, &field, node, names::subdomain(node));
+                }
+                let field = format!("{path}.{list}[{index}].ip");
+                let ip = text(one, "/ip");
+                let before = out.count();
+                address(out, &field, ip);
+                if out.count() > before {
+                    invalid(out, &field, &ip.into(), "must be a valid IP address");
+                }
+                routable_address(out, &field, ip);
+            }
+        }
+        let ports = items(subset, "/ports");
+        for (index, port) in ports.iter().enumerate() {
+            let path = format!("{path}.ports[{index}]");
+            match text(port, "/name") {
+                "" if ports.len() > 1 => required(out, &format!("{path}.name"), ""),
+                "" => {}
+                name => invalid_string(out, &format!("{path}.name"), name, names::label(name)),
+            }
+            port_number(out, &format!("{path}.port"), number(port, "/port").unwrap_or(0));
+            one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);
+        }
+    }
+}
+
+fn addresses(object: &Value) -> String {
+    let subsets = items(object, "/subsets");
+    let mut list = Vec::new();
+    for subset in subsets {
+        let addresses = items(subset, "/addresses");
+        let ports = items(subset, "/ports");
+        if ports.is_empty() {
+            list.extend(addresses.iter().map(|address| text(address, "/ip").to_owned()));
+        }
+        for port in ports {
+            let port = number(port, "/port").unwrap_or(0);
+            list.extend(addresses.iter().map(|address| match text(address, "/ip") {
+                ip if ip.contains(':') => format!("[{ip}]:{port}"),
+                ip => format!("{ip}:{port}"),
+            }));
+        }
+    }
+    cells::first_three(&list, if subsets.is_empty() { "<none>" } else { "" })
+}
