@@ -389,8 +389,8 @@ fn spares_unhealthy(budget: &Value) -> bool {
     text(budget, "/spec/unhealthyPodEvictionPolicy") == "AlwaysAllow" || (healthy >= desired && desired > 0)
 }
 
-/// Returns the error of an eviction that a budget does not allow now: `checkAndDecrement` in the file
-/// of upstream.
+/// Returns the error of an eviction that a budget does not allow now, as `checkAndDecrement` in
+/// eviction.go does.
 fn exhausted(budget: &Value, name: &str) -> Option<ApiError> {
     let observed = number(budget, "/status/observedGeneration").unwrap_or(0);
     if observed < number(budget, "/metadata/generation").unwrap_or(0) {
