@@ -20,12 +20,14 @@ pub struct ErrorChain<'a>(pub &'a (dyn Error + 'static));
 impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = self.0.to_string();
-        for cause in std::iter::successors(self.0.source(), |it| it.source()) {
-            let cause = cause.to_string();
-            if !line.contains(&cause) {
+        let mut next = self.0.source();
+        while let Some(cause) = next {
+            let text = cause.to_string();
+            if !line.contains(&text) {
                 line.push_str(": ");
-                line.push_str(&cause);
+                line.push_str(&text);
             }
+            next = cause.source();
         }
         f.write_str(&line)
     }

@@ -105,8 +105,8 @@ impl Cluster {
             }
             warnings.extend(self.mutate_scale(place, &base, &mut scale, writer).await?);
             let new = scaled(place, &current, &old, &scale, &paths)?;
-            let shown = |it: &Value| Ok(finished(kind, it, scale::scale_of(it, &paths)?));
-            let (before, after): (Value, Value) = (shown(&old)?, shown(&new)?);
+            let before = finished(kind, &old, scale::scale_of(&old, &paths)?);
+            let after = finished(kind, &new, scale::scale_of(&new, &paths)?);
             let asked = AdmissionAttributes::update(place, &before, writer);
             warnings.extend(self.approve(&asked, Some(&after)).await?);
             match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {

@@ -15,7 +15,7 @@ use crate::kinds::fields::SelectableFields;
 use crate::kinds::json_access::Object;
 use crate::kinds::shape;
 use crate::kinds::traits::{KindTraits, MetadataPasses};
-use crate::{ApiError, FieldError};
+use crate::{ApiError, FieldErrors};
 
 /// The rules of a built-in kind. Those of custom kinds come from their definitions.
 pub struct KindRules {
@@ -53,12 +53,12 @@ pub struct KindRules {
     /// True if finalizers must be standard ones or have a domain.
     pub(crate) finalizers_need_domain: bool,
     /// Validates a new object.
-    pub(crate) validate_create: fn(&mut Vec<FieldError>, &Value),
+    pub(crate) validate_create: fn(&mut FieldErrors, &Value),
     /// Validates the new state of an object, given also its old state. `None` if it is validated
     /// like a new object.
-    pub(crate) validate_update: Option<fn(&mut Vec<FieldError>, &Value, &Value)>,
+    pub(crate) validate_update: Option<fn(&mut FieldErrors, &Value, &Value)>,
     /// Validates an object whose status has changed, given also its old state.
-    pub(crate) validate_status: fn(&mut Vec<FieldError>, &Value, &Value),
+    pub(crate) validate_status: fn(&mut FieldErrors, &Value, &Value),
     /// Returns the warnings about an accepted object, given also its old state, if it has one.
     pub(crate) warnings: fn(&Value, Option<&Value>) -> Vec<String>,
     /// The pointer to the pod spec in its objects, for kinds that create pods.

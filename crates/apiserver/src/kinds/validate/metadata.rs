@@ -89,7 +89,7 @@ pub fn update_common(new: &Value, old: &Value) -> FieldErrors {
 }
 
 /// Validates the labels and annotations of an object.
-pub(crate) fn labels_and_annotations(object: &Value) -> Vec<FieldError> {
+pub(crate) fn labels_and_annotations(object: &Value) -> FieldErrors {
     let mut out = FieldErrors::new();
     labels(&mut out, object, "/metadata/labels", "metadata.labels");
     annotations(&mut out, object, "/metadata/annotations", "metadata.annotations");

@@ -51,7 +51,7 @@ mod tests {
     use crate::kinds::index::of_kind;
 
     fn found((group, kind): (&str, &str), new: &Value, old: Option<&Value>) -> Vec<String> {
-        let (rules, mut out) = (of_kind(group, kind), Vec::new());
+        let (rules, mut out) = (of_kind(group, kind), FieldErrors::new());
         match old {
             None => (rules.validate_create)(&mut out, new),
             Some(old) => (rules.validate_update.expect("updates have rules"))(&mut out, new, old),
