@@ -520,7 +520,6 @@ async fn a_definition_that_loses_its_conditions_keeps_its_objects() {
     assert_eq!(server.get(&format!("{OLD_VANS}/a")).await.json()["spec"], json!({ "seats": 4 }));
 }
 
-/// Returns invalid labels for the object `bad`.
 #[tokio::test]
 async fn invalid_labels_of_a_webhook_are_an_error() {
     let server = Server::start().await;
