@@ -28,8 +28,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const BATCH: usize = 4 * 1024 * 1024;
 
 impl Cluster {
-    /// Converts stored objects to the version of a kind, as far as that takes a webhook, with one
-    /// call for all of them. Returns them in order. Afterwards they can be shown.
+    /// Converts stored objects of a custom kind to its version, with one call of a webhook for all
+    /// of them if that takes one. Returns them in order. Afterwards they can be shown, and have the
+    /// labels and fields of that version.
     ///
     /// # Errors
     /// 500 with the error of the webhook, or with the reason why it did not respond.
@@ -39,17 +40,24 @@ impl Cluster {
         stored: &[Arc<Encoded>],
     ) -> Result<Vec<Arc<Encoded>>, ApiError> {
         let mut ready = stored.to_vec();
-        let Some(custom) = kind.converted_by_webhook() else { return Ok(ready) };
+        if !kind.is_evolved() {
+            return Ok(ready);
+        }
         let (mut places, mut objects) = (Vec::new(), Vec::new());
-        for (place, stored) in stored.iter().enumerate() {
-            if let Err(Unconverted(object)) = kind.try_show(stored) {
-                places.push(place);
-                objects.push(object);
+        for (place, stored) in stored.iter().enumerate().filter(|(_, it)| !kind.shows_bytes_of(it)) {
+            match kind.try_show(stored) {
+                Ok(shown) => ready[place] = Arc::new(kind.encode_shown(&shown, stored.version())?),
+                Err(Unconverted(object)) => {
+                    places.push(place);
+                    objects.push(object);
+                }
             }
         }
+        let Some(custom) = kind.converted_by_webhook() else { return Ok(ready) };
         let converted = self.convert(custom, &kind.def.version, objects).await?;
-        for (place, object) in places.into_iter().zip(converted) {
-            ready[place] = Arc::new(kind.encode_converted(object, stored[place].version())?);
+        for (place, mut object) in places.into_iter().zip(converted) {
+            kind.complete_converted(&mut object);
+            ready[place] = Arc::new(kind.encode_shown(&object, stored[place].version())?);
         }
         Ok(ready)
     }

@@ -32,6 +32,14 @@ impl From<ApiError> for ListError {
     }
 }
 
+/// Returns true if a selection has to be evaluated on objects in the version of the kind: only a
+/// webhook changes labels, but fields may have other names in the version in which an object was
+/// stored, or may not have been selectable or had another default then.
+pub(super) fn selects_shown(kind: &Kind, selection: &Selection) -> bool {
+    let labels = kind.converted_by_webhook().is_some() && !selection.labels.is_everything();
+    labels || (kind.is_evolved() && selection.selects_fields())
+}
+
 impl Service {
     /// Serves a list, or a page of one.
     pub(super) async fn list(
@@ -53,16 +61,16 @@ impl Service {
     /// Reads a list, and converts its objects to the version of the kind. Returns it with the
     /// converted objects, one for each that is listed.
     ///
-    /// Labels and fields are those of the version of the request. If a webhook converts between
-    /// versions, the stored object does not have them, so that a page is selected after the
-    /// conversion. It may then hold fewer objects than the limit.
+    /// Labels and fields are those of the version of the request. A stored object of a custom kind
+    /// may not have them, so that a page is selected after the conversion. It may then hold fewer
+    /// objects than the limit.
     pub(super) async fn shown_page(
         &self,
         kind: &Kind,
         options: &ListOptions,
         selection: &Selection,
     ) -> Result<(Page, Vec<Arc<Encoded>>), ListError> {
-        if kind.converted_by_webhook().is_none() || !selection.selects_content() {
+        if !selects_shown(kind, selection) {
             let page = self.page(kind, options, selection).await?;
             let shown = self.cluster.ready_to_show(kind, &page.items).await?;
             return Ok((page, shown));

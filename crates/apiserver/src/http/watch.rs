@@ -31,6 +31,7 @@ use super::body::{Cut, ResponseBody};
 use super::counters::CountedWatch;
 use super::definition_follower::DefinitionFollower;
 use super::guard::GuardedEvents;
+use super::list::selects_shown;
 use super::negotiated::Negotiated;
 use super::parsed_request::ParsedRequest;
 use super::pieces::Pieces;
@@ -69,8 +70,8 @@ struct Watch {
     cluster: Arc<Cluster>,
     kind: Arc<Kind>,
     selection: Selection,
-    /// The conditions that can be checked before a webhook has converted an object, if the other
-    /// conditions can only be checked after that.
+    /// The conditions that can be checked before an object is converted to the version of the watch,
+    /// if the other conditions can only be checked after that.
     before_conversion: Option<Selection>,
     encoder: WatchEncoder,
     faults: WatchFaults,
@@ -152,9 +153,7 @@ impl Service {
             return Err(ApiError::bad_request("fieldSelector metadata.name doesn't match requested name"));
         }
         let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
-        let converts = parsed.kind.converted_by_webhook().is_some();
-        let before_conversion =
-            (converts && selection.selects_content()).then(|| selection.without_content());
+        let before_conversion = selects_shown(&parsed.kind, &selection).then(|| selection.without_content());
         let now = Instant::now();
         // Spread over one to two times the minimum, as `handleWatch` does in k8s.io/apiserver
         // v0.36.4 pkg/endpoints/handlers/get.go, so that the watches of one moment do not all end
@@ -382,7 +381,8 @@ impl Watch {
     /// Sends a change and the following ones as far as they fit: in place, if nothing has to be
     /// waited for.
     fn send(&mut self, first: Arc<Change>) -> Option<Step<Action>> {
-        if !self.faults.is_open() || self.kind.converted_by_webhook().is_some() {
+        let converts = self.kind.converted_by_webhook().is_some() || self.before_conversion.is_some();
+        if converts || !self.faults.is_open() {
             return Some(Step::Run(Action::Send(first)));
         }
         let (mut next, mut batch) = (Some(first), Batch::default());

@@ -36,10 +36,9 @@ impl Selection {
             && self.shards.as_ref().is_none_or(|it| it.has(object.uid(), key.namespace()))
     }
 
-    /// Returns true if the selection depends on more than namespace, name and shard, so that it may
-    /// differ between the versions of an object.
-    pub fn selects_content(&self) -> bool {
-        !self.labels.is_everything() || self.fields.terms().any(|(field, ..)| !is_key_field(field))
+    /// Returns true if the selection depends on fields other than namespace and name.
+    pub fn selects_fields(&self) -> bool {
+        self.fields.terms().any(|(field, ..)| !is_key_field(field))
     }
 
     /// Returns the selection without the conditions on labels, and on fields other than namespace

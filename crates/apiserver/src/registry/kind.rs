@@ -238,16 +238,21 @@ impl Kind {
         self.draft_in(&object, storage.map(|(it, _)| it))
     }
 
-    /// Encodes an object that a webhook has converted to this version. Its bytes can be served.
+    /// Encodes an object in the form of this version, which its bytes then show.
     ///
     /// # Errors
     /// As for [`Kind::draft`].
-    pub(crate) fn encode_converted(&self, mut object: Value, version: u64) -> Result<Encoded, ApiError> {
-        let Family::Custom { version: index, .. } = &self.family else {
-            return Ok(self.stored_draft(&object)?.at(version));
+    pub(crate) fn encode_shown(&self, object: &Value, version: u64) -> Result<Encoded, ApiError> {
+        let index = match &self.family {
+            Family::Custom { version, .. } => Some(*version),
+            _ => None,
         };
-        self.complete_converted(&mut object);
-        Ok(self.draft_in(&object, Some(*index))?.at(version))
+        Ok(self.draft_in(object, index)?.at(version))
+    }
+
+    /// Returns true if objects may have been stored in another form than that of this version.
+    pub(crate) fn is_evolved(&self) -> bool {
+        matches!(self.family, Family::Custom { evolved: true, .. })
     }
 
     /// Completes an object that a webhook has converted to this version.

@@ -460,6 +460,50 @@ async fn selectors_are_evaluated_in_the_version_of_the_request() {
     assert_eq!(names(server.get(OLD_VANS).await), ["b", "c"]);
 }
 
+/// The selectable fields of an object used to be those of the definition at the time of its last
+/// write: `spec.colour!=red` then selected all older objects, also for a deletion.
+#[tokio::test]
+async fn objects_are_selected_by_fields_that_became_selectable_later() {
+    let server = Server::start().await;
+    let colour = json!({ "type": "string" });
+    let schema = json!({ "type": "object", "properties": { "spec": { "type": "object",
+        "properties": { "colour": colour } } } });
+    let definition = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "vans.e.test" },
+        "spec": { "group": "e.test", "scope": "Namespaced", "names": { "plural": "vans", "kind": "Van" },
+            "versions": [{ "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": schema } }] } });
+    assert_eq!(server.post(DEFINITIONS, definition).await.code, 201);
+    for (name, spec) in
+        [("a", json!({ "colour": "red" })), ("b", json!({ "colour": "blue" })), ("c", json!({}))]
+    {
+        server.post(OLD_VANS, van("v1", name, spec)).await;
+    }
+    let default = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/colour/default";
+    let selectable = json!([
+        { "op": "add", "path": "/spec/versions/0/selectableFields", "value": [{ "jsonPath": ".spec.colour" }] },
+        { "op": "add", "path": default, "value": "red" },
+    ]);
+    json_patch(&server, &format!("{DEFINITIONS}/vans.e.test"), selectable).await;
+    let names = |list: FullResponse| -> Vec<String> {
+        let list = list.json();
+        let items = list["items"].as_array().unwrap_or_else(|| panic!("{list}"));
+        items.iter().map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(server.get(&format!("{OLD_VANS}?fieldSelector=spec.colour%3Dred")).await), ["a", "c"]);
+    let mut events = server
+        .watch(&format!("{OLD_VANS}?watch=true&resourceVersion=0&fieldSelector=spec.colour%3Dred"))
+        .await;
+    server.merge(&format!("{OLD_VANS}/a"), json!({ "spec": { "colour": "green" } })).await;
+    for (kind, name) in [("ADDED", "a"), ("ADDED", "c"), ("DELETED", "a")] {
+        let event = events.next().await.unwrap();
+        assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!(kind), &json!(name)));
+    }
+    let others = format!("{OLD_VANS}?fieldSelector=spec.colour%21%3Dred");
+    assert_eq!(names(server.send("DELETE", &others, &[JSON], "").await), ["a", "b"]);
+    assert_eq!(names(server.get(OLD_VANS).await), ["c"]);
+}
+
 /// The status of a definition can be written by any client, such as one that restores a backup.
 #[tokio::test]
 async fn a_definition_that_loses_its_conditions_keeps_its_objects() {
@@ -476,7 +520,6 @@ async fn a_definition_that_loses_its_conditions_keeps_its_objects() {
     assert_eq!(server.get(&format!("{OLD_VANS}/a")).await.json()["spec"], json!({ "seats": 4 }));
 }
 
-/// Returns invalid labels for the object `bad`.
 #[tokio::test]
 async fn invalid_labels_of_a_webhook_are_an_error() {
     let server = Server::start().await;
