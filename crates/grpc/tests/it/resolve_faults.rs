@@ -134,14 +134,17 @@ async fn a_caller_that_may_not_read_services_gets_the_pods_port_and_rarely_retri
     let refusal = cluster.server.faults().rule(refusal);
     let mut watch = cluster.watch("kubernetes:///web:80");
     assert_eq!(describe(&watch.known().await), "10.0.0.1:80");
+    // A few retries at first, in case the role is bound a little later, and then one in five
+    // minutes.
+    tokio::time::sleep(10 * MINUTE).await;
     let asked = cluster.requests("list", "services");
-    tokio::time::sleep(4 * MINUTE).await;
-    assert_eq!(cluster.requests("list", "services"), asked);
+    assert!(asked <= 8, "{asked} requests in ten minutes");
+    tokio::time::sleep(60 * MINUTE).await;
+    let asked = cluster.requests("list", "services") - asked;
+    assert!((8..=12).contains(&asked), "{asked} requests in an hour");
     refusal.remove();
-    // A change triggers another resolution.
-    tokio::time::sleep(2 * MINUTE).await;
-    cluster.slice("web", "web-1", &["grpc=8080"], &["10.0.0.2 b"]).await;
-    until(&mut watch, "10.0.0.2:8080").await;
+    // No change of the slices is needed.
+    until(&mut watch, "10.0.0.1:8080").await;
 }
 
 #[tokio::test(start_paused = true)]
