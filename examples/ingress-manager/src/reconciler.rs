@@ -36,8 +36,8 @@ impl Reconciler<ObjectKey> for IngressManager {
     type Error = BoxError;
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
-        let service = self.services.get(key).ok();
-        let ingress = self.ingresses.get(key).ok();
+        let service = self.services.get(key);
+        let ingress = self.ingresses.get(key);
         let api = Api::<Ingress>::namespaced(self.client.clone(), key.namespace().unwrap_or_default());
         match decide(service.as_deref(), ingress.as_deref()) {
             Decision::Nothing => {}
