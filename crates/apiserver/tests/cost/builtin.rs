@@ -505,19 +505,19 @@ fn services_cost_in_proportion_to_their_size() {
     assert_proportional(&[
         (
             "ports",
-            100,
+            50,
             |n| service(json!({ "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": i + 1 })) })),
             201,
         ),
         (
             "equal ports",
-            100,
+            50,
             |n| service(json!({ "ports": list(n, |_| json!({ "name": "p", "port": 1 })) })),
             422,
         ),
         (
             "IPv6 addresses",
-            100,
+            50,
             |n| {
                 service(
                     json!({ "clusterIP": "fd00::1", "clusterIPs": list(n, |i| json!(format!("fd00::{i:x}"))) }),
@@ -527,7 +527,7 @@ fn services_cost_in_proportion_to_their_size() {
         ),
         (
             "IPv4 addresses",
-            100,
+            50,
             |n| {
                 service(
                     json!({ "clusterIP": "10.96.0.5", "clusterIPs": list(n, |i| json!(if i == 0 { "10.96.0.5".to_owned() } else { format!("10.97.{}.{}", i / 256, i % 256) })) }),
@@ -537,27 +537,27 @@ fn services_cost_in_proportion_to_their_size() {
         ),
         (
             "invalid addresses",
-            100,
+            50,
             |n| service(json!({ "clusterIP": "x0", "clusterIPs": list(n, |i| json!(format!("x{i}"))) })),
             422,
         ),
         (
             "equal addresses",
-            100,
+            50,
             |n| service(json!({ "clusterIP": "10.96.0.5", "clusterIPs": list(n, |_| json!("10.96.0.5")) })),
             422,
         ),
-        ("families", 150, |n| service(json!({ "ipFamilies": list(n, |_| json!("IPv6")) })), 422),
-        ("IPv4 families", 150, |n| service(json!({ "ipFamilies": list(n, |_| json!("IPv4")) })), 422),
+        ("families", 75, |n| service(json!({ "ipFamilies": list(n, |_| json!("IPv6")) })), 422),
+        ("IPv4 families", 75, |n| service(json!({ "ipFamilies": list(n, |_| json!("IPv4")) })), 422),
         (
             "external addresses",
-            150,
+            75,
             |n| service(json!({ "externalIPs": list(n, |_| json!("127.0.0.1")) })),
             422,
         ),
         (
             "source ranges",
-            150,
+            75,
             |n| {
                 service(
                     json!({ "type": "LoadBalancer", "loadBalancerSourceRanges": list(n, |_| json!("x")) }),
@@ -567,7 +567,7 @@ fn services_cost_in_proportion_to_their_size() {
         ),
         (
             "node ports",
-            50,
+            25,
             |n| {
                 service(
                     json!({ "type": "NodePort", "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": i + 1 })) }),
@@ -577,7 +577,7 @@ fn services_cost_in_proportion_to_their_size() {
         ),
         (
             "equal node ports",
-            50,
+            25,
             |n| {
                 service(
                     json!({ "type": "NodePort", "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": i + 1, "nodePort": 30_001 })) }),
@@ -587,7 +587,7 @@ fn services_cost_in_proportion_to_their_size() {
         ),
         (
             "changed node ports",
-            50,
+            25,
             |n| {
                 let ports =
                     |prefix: &str| list(n, |i| json!({ "name": format!("{prefix}{i}"), "port": i + 1 }));
@@ -600,13 +600,13 @@ fn services_cost_in_proportion_to_their_size() {
         ),
         (
             "selector",
-            250,
+            125,
             |n| service(json!({ "selector": map(n, |i| (format!("k {i}"), json!("v"))) })),
             422,
         ),
         (
             "ingresses of a load balancer",
-            150,
+            75,
             |n| {
                 then(
                     service(json!({})),
@@ -620,7 +620,7 @@ fn services_cost_in_proportion_to_their_size() {
         ),
         (
             "conditions of a service",
-            150,
+            75,
             |n| {
                 then(
                     service(json!({})),
@@ -640,19 +640,19 @@ fn pods_cost_in_proportion_to_their_size() {
     assert_proportional(&[
         (
             "containers",
-            25,
+            12,
             |n| pod(json!({ "containers": list(n, |i| json!({ "name": format!("c{i}"), "image": "i" })) })),
             201,
         ),
         (
             "equal containers",
-            25,
+            12,
             |n| pod(json!({ "containers": list(n, |_| json!({ "name": "c", "image": "i" })) })),
             422,
         ),
         (
             "init containers",
-            25,
+            12,
             |n| {
                 pod(
                     json!({ "initContainers": list(n, |i| json!({ "name": format!("i{i}"), "image": "i" })) }),
@@ -660,10 +660,10 @@ fn pods_cost_in_proportion_to_their_size() {
             },
             201,
         ),
-        ("invalid containers", 100, |n| pod(json!({ "containers": list(n, |_| json!({})) })), 422),
+        ("invalid containers", 50, |n| pod(json!({ "containers": list(n, |_| json!({})) })), 422),
         (
             "ports",
-            100,
+            50,
             |n| {
                 container(
                     json!({ "ports": list(n, |i| json!({ "name": format!("p{i}"), "containerPort": i + 1, "hostPort": i + 1 })) }),
@@ -673,7 +673,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "equal ports",
-            100,
+            50,
             |n| {
                 container(
                     json!({ "ports": list(n, |_| json!({ "name": "p", "containerPort": 1, "hostPort": 1 })) }),
@@ -683,28 +683,28 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "variables",
-            150,
+            75,
             |n| container(json!({ "env": list(n, |i| json!({ "name": format!("V{i}"), "value": "" })) })),
             201,
         ),
-        ("equal variables", 150, |n| container(json!({ "env": list(n, |_| json!({ "name": "V" })) })), 201),
-        ("invalid variables", 150, |n| container(json!({ "env": list(n, |_| json!({ "name": "=" })) })), 422),
-        ("sources of variables", 150, |n| container(json!({ "envFrom": list(n, |_| json!({})) })), 422),
+        ("equal variables", 75, |n| container(json!({ "env": list(n, |_| json!({ "name": "V" })) })), 201),
+        ("invalid variables", 75, |n| container(json!({ "env": list(n, |_| json!({ "name": "=" })) })), 422),
+        ("sources of variables", 75, |n| container(json!({ "envFrom": list(n, |_| json!({})) })), 422),
         (
             "volumes",
-            50,
+            25,
             |n| pod(json!({ "volumes": list(n, |i| json!({ "name": format!("v{i}"), "emptyDir": {} })) })),
             201,
         ),
         (
             "equal volumes",
-            50,
+            25,
             |n| pod(json!({ "volumes": list(n, |_| json!({ "name": "v", "emptyDir": {} })) })),
             422,
         ),
         (
             "mounts",
-            50,
+            25,
             |n| {
                 let mounts = list(n, |i| json!({ "name": format!("v{i}"), "mountPath": format!("/m{i}") }));
                 pod(
@@ -715,7 +715,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "mounts of unknown volumes",
-            100,
+            50,
             |n| {
                 container(
                     json!({ "volumeMounts": list(n, |i| json!({ "name": format!("v{i}"), "mountPath": "/m" })) }),
@@ -725,7 +725,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "devices",
-            100,
+            50,
             |n| {
                 container(
                     json!({ "volumeDevices": list(n, |i| json!({ "name": format!("v{i}"), "devicePath": "/m" })) }),
@@ -735,7 +735,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "tolerations",
-            100,
+            50,
             |n| {
                 pod(
                     json!({ "tolerations": list(n, |i| json!({ "key": format!("k{i}"), "operator": "Exists" })) }),
@@ -745,7 +745,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "changed tolerations",
-            50,
+            25,
             |n| {
                 let all = |n: usize| list(n, |i| json!({ "key": format!("k{i}"), "operator": "Exists" }));
                 let mut more = all(2 * n + 2);
@@ -759,7 +759,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "changed images",
-            25,
+            12,
             |n| {
                 let all = |image: &str| list(n, |i| json!({ "name": format!("c{i}"), "image": image }));
                 then(
@@ -771,7 +771,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "ephemeral containers",
-            25,
+            12,
             |n| {
                 let all = list(n, |i| json!({ "name": format!("e{i}"), "image": "i" }));
                 then(
@@ -786,7 +786,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "more ephemeral containers",
-            25,
+            12,
             |n| {
                 let all = |n: usize| list(n, |i| json!({ "name": format!("e{i}"), "image": "i" }));
                 let send = |n: usize| {
@@ -801,7 +801,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "resize",
-            25,
+            12,
             |n| {
                 let all = |cpu: &str| {
                     list(
@@ -821,7 +821,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "status of containers",
-            50,
+            25,
             |n| {
                 let statuses = list(
                     n,
@@ -839,7 +839,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "conditions",
-            100,
+            50,
             |n| {
                 then(
                     pod(json!({})),
@@ -853,7 +853,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "addresses",
-            100,
+            50,
             |n| {
                 then(
                     pod(json!({})),
@@ -867,7 +867,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "gates",
-            100,
+            50,
             |n| {
                 pod(
                     json!({ "schedulingGates": list(n, |i| json!({ "name": format!("g{i}") })), "readinessGates": list(n, |i| json!({ "conditionType": format!("g{i}") })) }),
@@ -877,7 +877,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "removed gates",
-            100,
+            50,
             |n| {
                 let gates = |n: usize| list(n, |i| json!({ "name": format!("g{i}") }));
                 then(
@@ -889,7 +889,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "affinity",
-            50,
+            25,
             |n| {
                 pod(
                     json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": list(n, |_| json!({ "matchExpressions": [{ "key": "k", "operator": "In" }] })) } } } }),
@@ -899,7 +899,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "affinity to pods",
-            50,
+            25,
             |n| {
                 pod(
                     json!({ "affinity": { "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": list(n, |_| json!({ "labelSelector": { "matchExpressions": [{ "key": "k", "operator": "In" }] } })) } } }),
@@ -909,7 +909,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "spread constraints",
-            50,
+            25,
             |n| {
                 pod(
                     json!({ "topologySpreadConstraints": list(n, |i| json!({ "maxSkew": 1, "topologyKey": format!("k{i}"), "whenUnsatisfiable": "DoNotSchedule" })) }),
@@ -919,7 +919,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "equal spread constraints",
-            50,
+            25,
             |n| {
                 pod(
                     json!({ "topologySpreadConstraints": list(n, |_| json!({ "maxSkew": 1, "topologyKey": "k", "whenUnsatisfiable": "DoNotSchedule" })) }),
@@ -929,13 +929,13 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "host aliases",
-            100,
+            50,
             |n| pod(json!({ "hostAliases": list(n, |_| json!({ "ip": "x", "hostnames": ["a_"] })) })),
             422,
         ),
         (
             "sysctls",
-            100,
+            50,
             |n| {
                 pod(
                     json!({ "securityContext": { "sysctls": list(n, |i| json!({ "name": format!("a.b{i}"), "value": "" })) } }),
@@ -945,7 +945,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "equal sysctls",
-            100,
+            50,
             |n| {
                 pod(
                     json!({ "securityContext": { "sysctls": list(n, |_| json!({ "name": "a.b", "value": "" })) } }),
@@ -955,7 +955,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "name servers",
-            100,
+            50,
             |n| {
                 pod(
                     json!({ "dnsPolicy": "None", "dnsConfig": { "nameservers": list(n, |_| json!("x")), "searches": list(n, |_| json!("x_")), "options": list(n, |_| json!({ "name": "" })) } }),
@@ -974,7 +974,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "resource claims",
-            100,
+            50,
             |n| {
                 pod(
                     json!({ "resourceClaims": list(n, |i| json!({ "name": format!("c{i}"), "resourceClaimName": "x" })) }),
@@ -984,19 +984,19 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "commands",
-            500,
+            250,
             |n| container(json!({ "command": list(n, |_| json!("x")), "args": list(n, |_| json!("$(X)")) })),
             201,
         ),
         (
             "node selector",
-            250,
+            125,
             |n| pod(json!({ "nodeSelector": map(n, |i| (format!("k {i}"), json!("v"))) })),
             422,
         ),
         (
             "projected volume",
-            50,
+            25,
             |n| {
                 pod(
                     json!({ "volumes": [{ "name": "v", "projected": { "sources": list(n, |i| json!({ "configMap": { "name": format!("c{i}"), "items": [{ "key": "k", "path": "p" }] } })) } }] }),
@@ -1006,7 +1006,7 @@ fn pods_cost_in_proportion_to_their_size() {
         ),
         (
             "table of a pod",
-            50,
+            25,
             |n| {
                 then(
                     pod(
@@ -1025,7 +1025,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
     assert_proportional(&[
         (
             "selector",
-            100,
+            50,
             |n| {
                 workload(
                     "apps",
@@ -1037,7 +1037,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "values of a selector",
-            250,
+            125,
             |n| {
                 workload(
                     "apps",
@@ -1049,7 +1049,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "labels of a template",
-            250,
+            125,
             |n| {
                 workload(
                     "apps",
@@ -1061,7 +1061,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "deployment conditions",
-            100,
+            50,
             |n| {
                 then(
                     workload("apps", "deployments", json!({})),
@@ -1087,7 +1087,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "invalid claim templates",
-            100,
+            50,
             |n| {
                 workload(
                     "apps",
@@ -1099,7 +1099,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "failure policy",
-            50,
+            25,
             |n| {
                 workload(
                     "batch",
@@ -1111,7 +1111,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "exit codes",
-            250,
+            125,
             |n| {
                 workload(
                     "batch",
@@ -1123,7 +1123,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "metrics",
-            50,
+            25,
             |n| {
                 vec![Sent::post(
                     "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
@@ -1134,7 +1134,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "metrics as annotations",
-            50,
+            25,
             |n| {
                 vec![Sent::post(
                     "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers",
@@ -1145,7 +1145,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "network policy",
-            50,
+            25,
             |n| {
                 vec![Sent::post(
                     "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
@@ -1156,7 +1156,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "exceptions of a network policy",
-            150,
+            75,
             |n| {
                 vec![Sent::post(
                     "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
@@ -1167,7 +1167,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "ingress",
-            50,
+            25,
             |n| {
                 vec![Sent::post(
                     "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
@@ -1178,7 +1178,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "paths of an ingress",
-            50,
+            25,
             |n| {
                 vec![Sent::post(
                     "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
@@ -1189,7 +1189,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "role",
-            100,
+            50,
             |n| {
                 vec![Sent::post(
                     "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles",
@@ -1200,7 +1200,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "binding",
-            100,
+            50,
             |n| {
                 vec![Sent::post(
                     "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
@@ -1211,7 +1211,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "webhooks",
-            25,
+            12,
             |n| {
                 cluster_wide(
                     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
@@ -1222,7 +1222,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "equal webhooks",
-            25,
+            12,
             |n| {
                 cluster_wide(
                     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
@@ -1233,7 +1233,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "rules of a webhook",
-            50,
+            25,
             |n| {
                 cluster_wide(
                     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
@@ -1244,7 +1244,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "resources of a webhook",
-            100,
+            50,
             |n| {
                 cluster_wide(
                     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
@@ -1255,7 +1255,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "match conditions",
-            25,
+            12,
             |n| {
                 cluster_wide(
                     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
@@ -1266,7 +1266,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "policy",
-            50,
+            25,
             |n| {
                 cluster_wide(
                     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
@@ -1294,7 +1294,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "equal conditions of a signing request",
-            100,
+            50,
             |n| {
                 let made = cluster_wide(
                     SIGNING,
@@ -1307,7 +1307,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "usages",
-            150,
+            75,
             |n| {
                 cluster_wide(
                     SIGNING,
@@ -1318,7 +1318,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "CSI node",
-            50,
+            25,
             |n| {
                 cluster_wide(
                     "/apis/storage.k8s.io/v1/csinodes",
@@ -1329,7 +1329,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "keys of a CSI node",
-            250,
+            125,
             |n| {
                 cluster_wide(
                     "/apis/storage.k8s.io/v1/csinodes",
@@ -1340,7 +1340,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "storage class",
-            150,
+            75,
             |n| {
                 cluster_wide(
                     "/apis/storage.k8s.io/v1/storageclasses",
@@ -1351,7 +1351,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "access review",
-            250,
+            125,
             |n| {
                 vec![Sent::post(
                     "/apis/authorization.k8s.io/v1/subjectaccessreviews",
@@ -1362,7 +1362,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "cron job",
-            10_000,
+            5_000,
             |n| {
                 vec![Sent::post(
                     "/apis/batch/v1/namespaces/default/cronjobs",
@@ -1373,7 +1373,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
         ),
         (
             "disruption budget",
-            150,
+            75,
             |n| {
                 vec![Sent::post(
                     "/apis/policy/v1/namespaces/default/poddisruptionbudgets",

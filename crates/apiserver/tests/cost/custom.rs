@@ -55,7 +55,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
     assert_proportional(&[
         (
             "wide list",
-            1_000,
+            500,
             |n| {
                 create(
                     with("l", json!({ "type": "array", "items": { "type": "integer" } })),
@@ -66,7 +66,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "invalid wide list",
-            1_000,
+            500,
             |n| {
                 create(
                     with("l", json!({ "type": "array", "items": { "type": "integer" } })),
@@ -77,7 +77,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "wide list below a long key",
-            1_000,
+            500,
             |n| {
                 create(
                     with(
@@ -91,7 +91,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "invalid wide list below a long key",
-            1_000,
+            500,
             |n| {
                 create(
                     with(
@@ -105,7 +105,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "unknown fields",
-            500,
+            250,
             |n| {
                 create(
                     with("m", json!({ "type": "object" })),
@@ -116,7 +116,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "unknown fields below a long key",
-            1_000,
+            500,
             |n| {
                 create(
                     with("m", json!({ "type": "object", "additionalProperties": { "type": "object" } })),
@@ -127,7 +127,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "unknown fields of metadata",
-            500,
+            250,
             |n| {
                 let mut object = thing(json!({}));
                 object["metadata"] = map(n, |i| (format!("k{i}"), json!(1)));
@@ -138,7 +138,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "nested lists",
-            250,
+            125,
             |n| {
                 create(
                     with(
@@ -152,7 +152,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "map",
-            500,
+            250,
             |n| {
                 create(
                     with(
@@ -166,7 +166,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "forbidden fields",
-            500,
+            250,
             |n| {
                 create(
                     with(
@@ -178,10 +178,10 @@ fn custom_objects_cost_in_proportion_to_their_size() {
             },
             422,
         ),
-        ("keyed list", 250, |n| create(with("l", keyed_list()), json!({ "l": keyed(n, "v") })), 201),
+        ("keyed list", 125, |n| create(with("l", keyed_list()), json!({ "l": keyed(n, "v") })), 201),
         (
             "duplicates in a keyed list",
-            250,
+            125,
             |n| {
                 create(
                     with("l", keyed_list()),
@@ -192,7 +192,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "changed keyed list",
-            250,
+            125,
             |n| {
                 replace(with("l", keyed_list()), json!({ "l": keyed(n, "v") }), json!({ "l": keyed(n, "w") }))
             },
@@ -200,7 +200,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "invalid change of a keyed list",
-            250,
+            125,
             |n| {
                 replace(
                     with("l", keyed_list()),
@@ -212,7 +212,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "set",
-            500,
+            250,
             |n| {
                 create(
                     with(
@@ -226,7 +226,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "duplicates in a set",
-            500,
+            250,
             |n| {
                 create(
                     with(
@@ -240,7 +240,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "sets below a long key",
-            1_000,
+            500,
             |n| {
                 create(
                     with(
@@ -263,7 +263,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "values of an enum",
-            150,
+            75,
             |n| {
                 create(
                     with(
@@ -277,7 +277,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "values that are not in an enum",
-            150,
+            75,
             |n| {
                 create(
                     with(
@@ -291,7 +291,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "embedded resources",
-            100,
+            50,
             |n| {
                 create(
                     with(
@@ -305,7 +305,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "invalid embedded resources",
-            250,
+            125,
             |n| {
                 create(
                     with(
@@ -319,7 +319,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "embedded resources below a long key",
-            250,
+            125,
             |n| {
                 create(
                     with(
@@ -333,7 +333,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "status",
-            250,
+            125,
             |n| {
                 let mut requests = create(json!({ "type": "object" }), json!({}));
                 requests.push(Sent::merge(
@@ -346,7 +346,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "pattern",
-            10_000,
+            5_000,
             |n| {
                 create(
                     with("s", json!({ "type": "string", "pattern": "^(a+)+$" })),
@@ -357,7 +357,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "format",
-            10_000,
+            5_000,
             |n| {
                 create(
                     with("s", json!({ "type": "string", "format": "email" })),
@@ -368,7 +368,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "duration",
-            5_000,
+            2_500,
             |n| {
                 create(
                     with("s", json!({ "type": "string", "format": "duration" })),
@@ -379,7 +379,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "host name",
-            5_000,
+            2_500,
             |n| {
                 create(
                     with("s", json!({ "type": "string", "format": "hostname" })),
@@ -390,7 +390,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "applied keyed list",
-            150,
+            75,
             |n| {
                 vec![
                     define(with("l", keyed_list())),
@@ -405,7 +405,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "applied set",
-            250,
+            125,
             |n| {
                 let set = |from: usize| thing(json!({ "s": list(n, |i| json!(from + n - i)) }));
                 vec![
@@ -421,7 +421,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "applied below a long key",
-            250,
+            125,
             |n| {
                 let wide = |v: &str| {
                     thing(json!({ "m": { "k".repeat(5 * n): map(n, |i| (format!("k{i}"), json!(v))) } }))
@@ -440,7 +440,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "table",
-            250,
+            125,
             |n| {
                 let mut version = version(with(
                     "l",
@@ -497,7 +497,7 @@ fn definitions_cost_in_proportion_to_their_size() {
     assert_proportional(&[
         (
             "properties",
-            100,
+            50,
             |n| {
                 vec![define(
                     json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) }),
@@ -507,7 +507,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "properties below a long name",
-            150,
+            75,
             |n| {
                 vec![define(
                     json!({ "type": "object", "properties": { "k".repeat(20 * n): { "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) } } }),
@@ -517,7 +517,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "invalid properties",
-            100,
+            50,
             |n| {
                 vec![define(
                     json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "x" }))) }),
@@ -527,7 +527,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "properties without a type",
-            100,
+            50,
             |n| {
                 vec![define(
                     json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({}))) }),
@@ -535,10 +535,10 @@ fn definitions_cost_in_proportion_to_their_size() {
             },
             422,
         ),
-        ("unknown keywords", 250, |n| vec![define(map(n, |i| (format!("x{i}"), json!(1))))], 422),
+        ("unknown keywords", 125, |n| vec![define(map(n, |i| (format!("x{i}"), json!(1))))], 422),
         (
             "restrictions",
-            50,
+            25,
             |n| {
                 vec![define(
                     json!({ "type": "object", "allOf": list(n, |i| json!({ "required": [format!("f{i}")] })), "properties": { "a": { "type": "string", "anyOf": list(n, |_| json!({ "minLength": 1 })) } } }),
@@ -548,7 +548,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "restrictions of missing properties",
-            50,
+            25,
             |n| {
                 vec![define(
                     json!({ "type": "object", "allOf": list(n, |i| json!({ "properties": { (format!("f{i}")): { "minLength": 1 } } })) }),
@@ -558,7 +558,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "enum",
-            250,
+            125,
             |n| {
                 vec![define(with(
                     "a",
@@ -569,19 +569,19 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "equal values of an enum",
-            250,
+            125,
             |n| vec![define(with("a", json!({ "type": "string", "enum": list(n, |_| json!("v")) })))],
             201,
         ),
         (
             "required",
-            250,
+            125,
             |n| vec![define(json!({ "type": "object", "required": list(n, |i| json!(format!("f{i}"))) }))],
             201,
         ),
         (
             "keys of a list",
-            100,
+            50,
             |n| {
                 vec![define(with(
                     "l",
@@ -603,7 +603,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "defaults",
-            100,
+            50,
             |n| {
                 vec![define(
                     json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string", "default": 1 }))) }),
@@ -613,7 +613,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "a large default",
-            500,
+            250,
             |n| {
                 vec![define(with(
                     "l",
@@ -636,7 +636,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "rules",
-            100,
+            50,
             |n| {
                 vec![define(
                     json!({ "type": "object", "x-kubernetes-validations": list(n, |_| json!({ "rule": "true" })) }),
@@ -668,7 +668,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "stored versions",
-            150,
+            75,
             |n| {
                 vec![
                     define(json!({ "type": "object" })),
@@ -682,7 +682,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "conditions",
-            150,
+            75,
             |n| {
                 vec![
                     define(json!({ "type": "object" })),
@@ -696,7 +696,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "columns",
-            50,
+            25,
             |n| {
                 let mut version = version(json!({ "type": "object" }));
                 version["additionalPrinterColumns"] =
@@ -707,7 +707,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "invalid columns",
-            50,
+            25,
             |n| {
                 let mut version = version(json!({ "type": "object" }));
                 version["additionalPrinterColumns"] =
@@ -718,7 +718,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "a long path of a column",
-            2_500,
+            1_250,
             |n| {
                 let mut version = version(json!({ "type": "object" }));
                 version["additionalPrinterColumns"] =
@@ -729,7 +729,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "nested filters of a column",
-            1_000,
+            500,
             |n| {
                 let mut version = version(json!({ "type": "object" }));
                 version["additionalPrinterColumns"] = json!([{ "name": "c", "type": "string", "jsonPath": format!("{}@.a{}", ".a[?(".repeat(n), ")]".repeat(n)) }]);
@@ -739,7 +739,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "selectable fields",
-            25,
+            12,
             |n| {
                 let mut version = version(
                     json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) }),
@@ -751,7 +751,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "equal selectable fields",
-            50,
+            25,
             |n| {
                 let mut version =
                     version(json!({ "type": "object", "properties": { "f": { "type": "string" } } }));
@@ -762,7 +762,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "short names",
-            150,
+            75,
             |n| {
                 let mut it = definition(json!([version(json!({ "type": "object" }))]));
                 it["spec"]["names"]["shortNames"] = list(n, |i| json!(format!("t{i}")));
@@ -773,7 +773,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "equal short names",
-            150,
+            75,
             |n| {
                 let mut it = definition(json!([version(json!({ "type": "object" }))]));
                 it["spec"]["names"]["shortNames"] = list(n, |_| json!("t"));
@@ -783,19 +783,19 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "a pattern",
-            1_000,
+            500,
             |n| vec![define(with("s", json!({ "type": "string", "pattern": "(a|b)".repeat(n) })))],
             201,
         ),
         (
             "a pattern with repeats",
-            25,
+            12,
             |n| vec![define(with("s", json!({ "type": "string", "pattern": "a{1000}".repeat(n) })))],
             201,
         ),
         (
             "a changed definition",
-            50,
+            25,
             |n| {
                 let schema = |kind: &str| json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": kind }))) });
                 vec![
@@ -810,7 +810,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "the OpenAPI document",
-            50,
+            25,
             |n| {
                 vec![
                     define(

@@ -21,7 +21,7 @@ const RATIO: usize = 8;
 const TOLERANCE: f64 = 3.0;
 
 /// The CPU time below which a cost is not compared, because it is mostly noise.
-const NEGLIGIBLE: Duration = Duration::from_millis(30);
+const NEGLIGIBLE: Duration = Duration::from_millis(20);
 
 /// The number of bytes that may be allocated at one time for each byte of the requests.
 const PEAK_PER_BYTE: f64 = 250.0;
