@@ -28,8 +28,8 @@ impl Reconciler for KeepsASecret {
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
         self.calls.add(name(key));
-        let Ok(owner) = self.maps.get(key) else { return Ok(Action::Done) };
-        if self.secrets.get(key).is_err() {
+        let Some(owner) = self.maps.get(key) else { return Ok(Action::Done) };
+        if self.secrets.get(key).is_none() {
             let secret = child(key.name(), &owner);
             context.wrote(&self.api.create(&WriteParams::default(), &secret).await?);
         }

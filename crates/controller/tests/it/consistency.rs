@@ -30,7 +30,7 @@ impl dogwatch_controller::Reconciler for OneSecretEach {
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
         self.calls.add(name(key));
-        let owner = self.maps.get(key)?;
+        let owner = self.maps.get(key).ok_or("not in the cache")?;
         let is_its =
             |it: &Arc<Secret>| it.metadata.owner_references.iter().flatten().any(|it| it.name == key.name());
         if !self.secrets.list(&dogwatch_core::LabelSelector::everything()).iter().any(is_its) {

@@ -24,7 +24,7 @@ impl Reconciler for Reader {
     type Error = BoxError;
 
     async fn reconcile(&self, key: &ObjectKey, _: &Context) -> Result<Action, BoxError> {
-        let seen = if self.maps.get(key).is_ok() { "there" } else { "gone" };
+        let seen = if self.maps.get(key).is_some() { "there" } else { "gone" };
         self.calls.add(format!("{} is {seen}", key.name()));
         Ok(Action::Done)
     }

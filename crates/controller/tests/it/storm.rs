@@ -31,7 +31,7 @@ impl Reconciler for Copier {
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let Ok(found) = self.maps.get(key) else { return Ok(Action::Done) };
+        let Some(found) = self.maps.get(key) else { return Ok(Action::Done) };
         if is_copied(&found) {
             return Ok(Action::Done);
         }
@@ -160,8 +160,8 @@ impl Reconciler for Parent {
         // the garbage collector deletes, again and again; on a clock that advances only when all
         // tasks wait, the cache would never catch up.
         tokio::time::sleep(Duration::from_millis(10)).await;
-        let child = self.secrets.get(key).ok();
-        let Ok(parent) = self.maps.get(key) else {
+        let child = self.secrets.get(key);
+        let Some(parent) = self.maps.get(key) else {
             if let Some(child) = child {
                 let uid = child.metadata.uid.clone();
                 let preconditions = Some(dogwatch_core::Preconditions { uid, resource_version: None });

@@ -120,7 +120,7 @@ impl Reconciler for Family {
         // garbage collector would undo each other's work for ever at the same instant.
         tokio::time::sleep(Duration::from_millis(10)).await;
         // The children of a deleted parent are left to the garbage collector.
-        let Ok(parent) = self.parents.get(key) else { return Ok(Action::Done) };
+        let Some(parent) = self.parents.get(key) else { return Ok(Action::Done) };
         let parent = &parent.0;
         let wanted = wanted(parent);
         let all = self.children.list(&LabelSelector::everything());
