@@ -4,10 +4,11 @@
 //! Tonic's server spends about as much time on a call as a client does, which would hide much of
 //! the difference between clients.
 
+use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::{Stream, StreamExt};
@@ -127,11 +128,11 @@ struct OutputBuffer(Arc<Mutex<BytesMut>>);
 
 impl OutputBuffer {
     fn add(&self, bytes: &[u8]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
     }
 
     fn poll_write_to(&self, write: &mut OwnedWriteHalf, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = self.0.lock();
         while !output.is_empty() {
             let count = ready!(Pin::new(&mut *write).poll_write(cx, &output))?;
             output.advance(count);

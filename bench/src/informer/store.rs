@@ -6,10 +6,11 @@
 //! and the writer share the machine; the cost of one operation is CPU time of its thread, in the
 //! fastest of several rounds.
 
+use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
@@ -220,7 +221,7 @@ fn hash_map(store: &Store<Pod>, keys: &[ObjectKey]) -> f64 {
     let map: RwLock<HashMap<ObjectKey, Arc<Pod>>> = RwLock::new(objects);
     best(10_000, |round| {
         let key = &keys[spread(round as u64) % keys.len()];
-        black_box(map.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned());
+        black_box(map.read().get(key).cloned());
     })
 }
 

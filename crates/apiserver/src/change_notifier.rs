@@ -5,8 +5,9 @@
 //! write. If wakes of other tasks came in between, the task would run and write several times.
 //! Polling a listener again before the next change costs one atomic load.
 
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// Notifies listeners that something has changed. It carries no value: listeners look at the shared
@@ -82,7 +83,7 @@ impl ChangeNotifier {
     }
 
     fn waiting(&self) -> MutexGuard<'_, WaitList> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! Written by their supervisor; read by `/readyz` and `/metrics`.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The health of all controllers and simulators of a cluster.
 #[derive(Debug, Default)]
@@ -47,6 +47,6 @@ impl BackgroundHealth {
     }
 
     fn guard(&self) -> MutexGuard<'_, BTreeMap<&'static str, LoopHealth>> {
-        self.loops.lock().unwrap_or_else(PoisonError::into_inner)
+        self.loops.lock()
     }
 }

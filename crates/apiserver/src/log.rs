@@ -10,8 +10,9 @@
 //! Off by default; a disabled log costs one check of an `Option` per request. Bodies and headers
 //! are not recorded.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -211,7 +212,7 @@ impl Record {
 
 impl Ring {
     fn kept(&self) -> MutexGuard<'_, Records> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// Returns the records from a position on, and moves the position past them.

@@ -16,9 +16,10 @@
 //! One written state brings it back at most once, and other states ever later: a cache that cannot
 //! show what is written would otherwise cause calls without end.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::pending;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_core::{ObjectKey, ResourceVersion};
@@ -183,7 +184,7 @@ impl<K: Key> Guard<K> {
     }
 
     fn state(&self) -> MutexGuard<'_, GuardState<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Records the writes made under the key, which the caller holds.

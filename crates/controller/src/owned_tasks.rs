@@ -5,11 +5,12 @@
 //! still run when the drop returns. Anything that follows the drop of a reconciler's future, such
 //! as the release of a Lease, must not happen before its work has stopped.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::task::{Id, JoinError, JoinSet};
@@ -31,7 +32,7 @@ type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl<T> Slot<T> {
     fn lock(&self) -> MutexGuard<'_, Option<BoxedFuture<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,11 +1,12 @@
 //! The reconciler: a function, written by the user, from a key to an action; and the context of a
 //! call.
 
+use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use dogwatch_core::{Gvk, Header, Object, ObjectKey, ResourceVersion, View};
 use kube_core::Resource;
@@ -253,13 +254,13 @@ impl Context {
             // Called outside the lock: it runs the user's function that maps objects to keys.
             let concerns = state.and_then(|it| (self.call.concerns)(source, it));
             let write = Write { source, version: version.clone(), object: object.clone(), concerns };
-            self.call.writes.lock().unwrap_or_else(PoisonError::into_inner).push(write);
+            self.call.writes.lock().push(write);
         }
     }
 
     /// Takes the writes reported since the last call.
     pub(crate) fn take_writes(&self) -> Vec<Write> {
-        std::mem::take(&mut *self.call.writes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.call.writes.lock())
     }
 }
 

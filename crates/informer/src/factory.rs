@@ -4,10 +4,11 @@
 //! It does not own the informers: callers keep them alive by an informer, a store or a lister. When
 //! the last of these is dropped, the informer stops.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::any::{Any, TypeId};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_client::api::StaticScope;
@@ -318,7 +319,7 @@ impl InformerFactory {
     }
 
     fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+        self.members.lock()
     }
 }
 

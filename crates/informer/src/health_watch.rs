@@ -4,8 +4,9 @@
 //! A reflector publishes; readers poll or wait. The health of several reflectors is combined by the
 //! reader, so that publishing costs nothing extra if no one reads.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::future::pending;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::select_all;
 use tokio::sync::watch;
@@ -168,7 +169,7 @@ impl CombinedHealth {
     }
 
     fn each(&self) -> MutexGuard<'_, Vec<ReflectorHealth>> {
-        self.each.lock().unwrap_or_else(PoisonError::into_inner)
+        self.each.lock()
     }
 
     /// Returns the combined health of all; when they have ended for good, their last health.

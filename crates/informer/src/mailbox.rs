@@ -4,9 +4,10 @@
 //! The informer's task puts batches in, the handler's task takes them out, and they share nothing
 //! else. The lock is held only to move pointers, never to merge, to wait or to call a handler.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -351,7 +352,7 @@ impl<T> Mailbox<T> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

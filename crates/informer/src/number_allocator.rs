@@ -4,8 +4,9 @@
 //! time series for each short-lived stream; taking the smallest free number limits them to the
 //! number of handlers that exist at the same time.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// An allocator of numbers from 1 on. A clone shares the state.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +30,7 @@ impl NumberAllocator {
     }
 
     fn taken(&self) -> MutexGuard<'_, BTreeSet<usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -23,6 +23,9 @@ pub(crate) fn violations(path: &Path, text: &str) -> Vec<String> {
         let lines = text.lines().count();
         violations.push(format!("{shown}: the example has {lines} lines, more than {LONGEST_EXAMPLE}"));
     }
+    if path.starts_with("crates") && text.contains("PoisonError") {
+        violations.push(format!("{shown}: handles a poisoned lock; product code uses parking_lot"));
+    }
     let names = path.components().map(|it| it.as_os_str().to_string_lossy());
     for name in names {
         let stem = name.strip_suffix(".rs").unwrap_or(&name);
@@ -92,6 +95,13 @@ mod tests {
             assert_eq!(found(path, "//! X.\n").len(), 1, "{path}");
         }
         assert_eq!(found("crates/core/src/utility_rates.rs", "//! X.\n"), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn handling_poisoned_locks_is_reported_in_product_code() {
+        let text = "//! X.\nuse std::sync::PoisonError;\n";
+        assert_eq!(found("crates/core/src/key.rs", text).len(), 1);
+        assert_eq!(found("bench/src/main.rs", text), [] as [&str; 0]);
     }
 
     #[test]

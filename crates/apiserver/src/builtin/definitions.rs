@@ -5,8 +5,9 @@
 //! a missing key of a list item and is not applied to objects (the defaults of objects are code).
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::RwLock;
 use serde_json::{Map as Object, Value};
 
 use super::tables;
@@ -29,13 +30,13 @@ impl Definitions for BuiltinDefinitions {
     fn get(&self, name: &str) -> Option<Schema> {
         static PARSED: OnceLock<RwLock<HashMap<&'static str, Schema>>> = OnceLock::new();
         let parsed = PARSED.get_or_init(RwLock::default);
-        if let Some(schema) = parsed.read().unwrap_or_else(|it| it.into_inner()).get(name) {
+        if let Some(schema) = parsed.read().get(name) {
             return Some(schema.clone());
         }
         let (name, json) = tables::definition_entry(name)?;
         let json: Value = serde_json::from_str(json).expect("the generator writes JSON");
         let schema = definition(name, &json);
-        parsed.write().unwrap_or_else(|it| it.into_inner()).insert(name, schema.clone());
+        parsed.write().insert(name, schema.clone());
         Some(schema)
     }
 }

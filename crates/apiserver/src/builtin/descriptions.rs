@@ -3,10 +3,11 @@
 //! Compressed in the binary. They are decompressed while a document is being generated and freed
 //! afterwards: they take half a megabyte.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
@@ -25,7 +26,7 @@ impl Descriptions {
     /// Returns the descriptions, shared with concurrent users or decompressed.
     pub(crate) fn get() -> Arc<Self> {
         static SHARED: Mutex<Weak<Descriptions>> = Mutex::new(Weak::new());
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.lock();
         shared.upgrade().unwrap_or_else(|| {
             let descriptions = Arc::new(Self::decompress());
             *shared = Arc::downgrade(&descriptions);

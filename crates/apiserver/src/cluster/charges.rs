@@ -3,8 +3,8 @@
 //! The quota controller must not recount a namespace while such a charge exists: it would not find
 //! the object and would revert the charge.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The number of writes between charge and commit, by namespace.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl Charges {
     }
 
     fn pending(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,7 +1,9 @@
 //! Forking of a cluster.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use super::Cluster;
 use super::charges::Charges;

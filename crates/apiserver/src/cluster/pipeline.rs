@@ -1,7 +1,7 @@
 //! The steps between decoding and storage that all verbs share: field ownership, the rules of the
 //! kind, validation.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use dogwatch_core::ObjectKey;
 use serde_json::{Map, Value, json};
@@ -280,7 +280,7 @@ impl Cluster {
         for _ in 0..MAX_CONVERSIONS {
             let conversions = Mutex::new(known);
             let result = self.with_target(place, &conversions, &run);
-            known = conversions.into_inner().unwrap_or_else(PoisonError::into_inner);
+            known = conversions.into_inner();
             if !known.has_missing() {
                 return Ok(result);
             }
@@ -335,7 +335,7 @@ impl Versions for KindVersions<'_> {
         if let Family::Custom { kind, .. } = &self.kind.family {
             let wanted = kind.versions.iter().find(|it| kind.group == group && it.name == version)?;
             let converted = if convert::takes_webhook(object, kind, &wanted.name) {
-                let mut known = self.conversions.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut known = self.conversions.lock();
                 known.find(object, &wanted.name)?
             } else {
                 let mut renamed = object.clone();

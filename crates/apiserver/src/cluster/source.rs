@@ -1,7 +1,7 @@
 //! The source of time, uids and generated names: the machine, or a seed, so that a test sees the
 //! same ones in each run.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -111,8 +111,8 @@ impl Source {
         self.random().random()
     }
 
-    fn random(&self) -> std::sync::MutexGuard<'_, StdRng> {
-        self.random.lock().unwrap_or_else(PoisonError::into_inner)
+    fn random(&self) -> parking_lot::MutexGuard<'_, StdRng> {
+        self.random.lock()
     }
 }
 

@@ -1,7 +1,9 @@
 //! The state of a cluster. The verbs are in the files below, one for each.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use dogwatch_core::ObjectKey;
 
@@ -109,7 +111,7 @@ impl Cluster {
         })
     }
 
-    pub(super) fn addresses(&self) -> std::sync::MutexGuard<'_, Addresses> {
-        self.addresses.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub(super) fn addresses(&self) -> parking_lot::MutexGuard<'_, Addresses> {
+        self.addresses.lock()
     }
 }

@@ -1,6 +1,7 @@
 //! The key that signs and verifies the tokens of service accounts, and its published form.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -53,8 +54,8 @@ impl TokenKey {
         Self { key: Arc::new(key), known: Mutex::default() }
     }
 
-    pub(super) fn known(&self) -> std::sync::MutexGuard<'_, Vec<(String, User)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn known(&self) -> parking_lot::MutexGuard<'_, Vec<(String, User)>> {
+        self.known.lock()
     }
 
     pub(super) fn sign(&self, claims: &Value) -> String {

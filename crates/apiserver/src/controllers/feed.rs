@@ -5,8 +5,9 @@
 //! hundred collections sleeps on one notification and reads only dirty collections. If it must know
 //! all changes up to now, it can read all of them.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use dogwatch_core::ObjectKey;
 use tokio::sync::Notify;
@@ -228,8 +229,8 @@ impl DirtyCollections {
         std::mem::take(&mut *self.names())
     }
 
-    fn names(&self) -> std::sync::MutexGuard<'_, BTreeSet<CollectionName>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn names(&self) -> parking_lot::MutexGuard<'_, BTreeSet<CollectionName>> {
+        self.names.lock()
     }
 }
 

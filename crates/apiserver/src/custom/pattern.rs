@@ -5,8 +5,9 @@
 //! are never used on a test server. Compiling an expression takes about a thousand times as long as
 //! parsing it.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use regex::{Regex, RegexBuilder};
 
@@ -39,7 +40,7 @@ struct InUse {
 impl Pattern {
     /// Returns the pattern of this text, valid or not.
     pub fn new(text: &str) -> Self {
-        let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_use = IN_USE.lock();
         if let Some(shared) = in_use.patterns.get(text).and_then(Weak::upgrade) {
             return Self { shared };
         }
@@ -112,7 +113,7 @@ mod tests {
         for at in 0..1_000 {
             Pattern::new(&format!("^gone-{at}$"));
         }
-        let in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_use = IN_USE.lock();
         let gone = in_use.patterns.keys().filter(|it| it.starts_with("^gone-")).count();
         assert!(gone < 1_000, "{gone}");
     }

@@ -1,7 +1,8 @@
 //! The rules and orders behind their lock, and the notifier that wakes watches when they change.
 
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::state::FaultState;
 use crate::change_notifier::ChangeNotifier;
@@ -24,7 +25,7 @@ impl SharedState {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, FaultState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Changes the rules or orders, and notifies all watches.

@@ -1,8 +1,9 @@
 //! The number of requests served and of open watches, for `/metrics`.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The verbs that are counted by name. A method can be any token of up to 60 KB, chosen by the
 /// client, so all others count as `other`, as in k8s.io/apiserver v0.36.4
@@ -97,7 +98,7 @@ impl Counters {
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 }
 

@@ -10,7 +10,8 @@ mod kind;
 mod definition;
 mod catalog;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
@@ -48,7 +49,7 @@ impl Registry {
         begin: impl Fn(&CollectionName),
         end: impl Fn(&CollectionName),
     ) {
-        let _turn = self.defining.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.defining.lock();
         let before = self.catalog();
         let Some(next) = before.updated_with(&stored()) else { return };
         next.collections_added_since(&before).for_each(begin);
@@ -92,11 +93,10 @@ mod tests {
 
     fn define(registry: &Registry, definitions: &[Value]) -> Vec<String> {
         let calls = Mutex::new(Vec::new());
-        let record =
-            |what: &str, it: &CollectionName| calls.lock().expect("no panic").push(format!("{what} {it}"));
+        let record = |what: &str, it: &CollectionName| calls.lock().push(format!("{what} {it}"));
         let all = || definitions.iter().map(stored).collect();
         registry.define(all, |it| record("begin", it), |it| record("end", it));
-        calls.into_inner().expect("no panic")
+        calls.into_inner()
     }
 
     /// Two requests created definitions concurrently. The one that had read first published last,

@@ -1,10 +1,11 @@
 //! One connection: HTTP/1.1 or HTTP/2, detected from its first bytes, until it is closed, is idle
 //! for too long, or the server stops.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -120,7 +121,7 @@ where
 
 impl NewStreams {
     fn streams(&self) -> MutexGuard<'_, Vec<Stream>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

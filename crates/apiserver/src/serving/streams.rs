@@ -4,9 +4,10 @@
 //! again. Only the first of these wakes reaches the task, which rests only when no woken stream is
 //! left.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 
 /// The number of rounds that streams may wake one another or themselves before the connection is
@@ -107,7 +108,7 @@ impl Streams {
 
 impl ReadyQueue {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -153,7 +154,7 @@ mod tests {
     fn stream(name: usize, runs: usize, eager: bool, seen: &Seen) -> Stream {
         let (seen, mut left) = (Arc::clone(seen), runs);
         Box::pin(std::future::poll_fn(move |context| {
-            let mut seen = seen.lock().unwrap();
+            let mut seen = seen.lock();
             seen.0.push(name);
             let wakers = seen.1.len().max(name + 1);
             seen.1.resize(wakers, None);
@@ -168,11 +169,11 @@ mod tests {
     }
 
     fn ran(seen: &Seen) -> Vec<usize> {
-        std::mem::take(&mut seen.lock().unwrap().0)
+        std::mem::take(&mut seen.lock().0)
     }
 
     fn wake(seen: &Seen, name: usize) {
-        let waker = seen.lock().unwrap().1[name].clone();
+        let waker = seen.lock().1[name].clone();
         waker.expect("it ran").wake();
     }
 

@@ -5,8 +5,9 @@
 //! fail. Go's `net/http` server reads up to 256 KiB and keeps the connection, or answers with
 //! `Connection: close`, and so does this one. HTTP/2 resets the stream by itself.
 
+use parking_lot::Mutex;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ impl UnreadBody {
     /// Reads the rest of the body, if there is any. Returns true if all of it was read, so that the
     /// connection can be kept.
     pub(super) async fn drain_rest(self, limit: Option<Duration>) -> bool {
-        let remainder = self.remainder.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let remainder = self.remainder.lock().take();
         let Some(remainder) = remainder else { return true };
         // Polling the body would make hyper send `100 Continue`, and the client would send the body
         // in vain.
@@ -119,7 +120,7 @@ impl Drop for RecoverableBody {
         let (Some(remainder), Some(body)) = (&self.remainder, self.body.take()) else { return };
         if !body.is_end_stream() {
             let polled = self.polled;
-            *remainder.lock().unwrap_or_else(PoisonError::into_inner) = Some(Remainder { body, polled });
+            *remainder.lock() = Some(Remainder { body, polled });
         }
     }
 }

@@ -4,8 +4,9 @@
 //! wakes the connection. If each of these wakes reached the task, it would run once more and find
 //! nothing to do.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
 /// Wakes are held back.
@@ -42,7 +43,7 @@ impl WakeGate {
 
     /// Holds back wakes from now on. The task must poll the part before it rests.
     pub(super) fn hold(&self, task: &Context<'_>) {
-        let mut known = self.gated.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.gated.task.lock();
         known.clone_from(task.waker());
         drop(known);
         self.gated.state.store(HOLDING, Ordering::Release);
@@ -62,7 +63,7 @@ impl Wake for GatedWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if self.state.fetch_or(WOKEN, Ordering::AcqRel) & HOLDING == 0 {
-            let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let task = self.task.lock().clone();
             task.wake();
         }
     }

@@ -5,9 +5,10 @@
 //! cost ten TLS records and ten system calls; here it costs one of each. No timer is involved: the
 //! task flushes at the end of every poll.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -63,7 +64,7 @@ impl<IO: Read + Write + Unpin> WriteCoalescer<IO> {
     }
 
     fn state(&self) -> MutexGuard<'_, CoalescerState<IO>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

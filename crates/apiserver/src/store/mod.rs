@@ -18,9 +18,10 @@ mod log;
 mod history;
 mod storage;
 
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
@@ -148,7 +149,7 @@ impl Store {
     ) -> Result<Arc<Encoded>, Lost> {
         let collection = self.shared.collection(collection);
         let mut revision = self.shared.revision();
-        let mut history = collection.history.write().unwrap_or_else(PoisonError::into_inner);
+        let mut history = collection.history.write();
         let current = history.get(key).cloned();
         let holds = match (expect, &current) {
             (Expect::Absent, None) => true,
@@ -213,7 +214,7 @@ impl Store {
     pub fn begin(&self, collection: &CollectionName) {
         let revision = *self.shared.revision();
         let begun = Arc::new(Collection::new(Arc::new(History::beginning_at(revision))));
-        let mut collections = self.shared.collections.write().unwrap_or_else(PoisonError::into_inner);
+        let mut collections = self.shared.collections.write();
         let replaced = collections.insert(Arc::clone(collection), begun);
         drop(collections);
         self.shared.retire(replaced);
@@ -222,7 +223,7 @@ impl Store {
     /// Removes a collection with all its history. Cursors still return the changes that they have
     /// not returned yet, and then fail; the memory is freed when the last of them is dropped.
     pub fn remove(&self, collection: &CollectionName) {
-        let mut collections = self.shared.collections.write().unwrap_or_else(PoisonError::into_inner);
+        let mut collections = self.shared.collections.write();
         let removed = collections.remove(collection);
         drop(collections);
         self.shared.retire(removed);
@@ -339,11 +340,11 @@ impl SharedStore {
     }
 
     fn revision(&self) -> MutexGuard<'_, u64> {
-        self.revision.lock().unwrap_or_else(PoisonError::into_inner)
+        self.revision.lock()
     }
 
     fn collections(&self) -> RwLockReadGuard<'_, HashMap<CollectionName, Arc<Collection>>> {
-        self.collections.read().unwrap_or_else(PoisonError::into_inner)
+        self.collections.read()
     }
 
     /// Returns the collection of this name; creates an empty one if there is none.
@@ -351,7 +352,7 @@ impl SharedStore {
         if let Some(collection) = self.collections().get(name) {
             return Arc::clone(collection);
         }
-        let mut collections = self.collections.write().unwrap_or_else(PoisonError::into_inner);
+        let mut collections = self.collections.write();
         let empty = || Arc::new(Collection::new(Arc::new(History::beginning_at(self.first))));
         Arc::clone(collections.entry(Arc::clone(name)).or_insert_with(empty))
     }
@@ -369,7 +370,7 @@ impl SharedStore {
             if !helps(&collection.history()) {
                 continue;
             }
-            let mut history = collection.history.write().unwrap_or_else(PoisonError::into_inner);
+            let mut history = collection.history.write();
             cut(Arc::make_mut(&mut history));
             drop(history);
             collection.changes.notify();
@@ -386,7 +387,7 @@ impl SharedStore {
     }
 
     fn removed(&self) -> MutexGuard<'_, Vec<Weak<Collection>>> {
-        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.removed.lock()
     }
 }
 
@@ -396,7 +397,7 @@ impl Collection {
     }
 
     fn history(&self) -> RwLockReadGuard<'_, Arc<History>> {
-        self.history.read().unwrap_or_else(PoisonError::into_inner)
+        self.history.read()
     }
 }
 

@@ -4,9 +4,10 @@
 //! webhook. A connection serves one call at a time. It is kept only if its call has completed; a
 //! connection whose call is cancelled, by a timeout or because the client is gone, is closed.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -124,7 +125,7 @@ impl Connections {
     }
 
     fn idle(&self) -> MutexGuard<'_, HashMap<Host, Vec<Connection>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

@@ -1,9 +1,10 @@
 //! A gRPC service in a permanent rollout, on servers on loopback, and a client that calls it
 //! through a channel without failures.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -122,7 +123,7 @@ async fn call(channel: &KubeChannel, tally: &Mutex<Tally>) {
     loop {
         let outcome = greet(channel).await;
         {
-            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tally = tally.lock();
             match outcome {
                 Ok(name) => *tally.taken.entry(name).or_default() += 1,
                 Err(status) => {
@@ -192,7 +193,7 @@ impl DemoTask for Calls {
     }
 
     fn summary(&self) -> Vec<(&'static str, String)> {
-        let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let tally = self.tally.lock();
         let taken: u64 = tally.taken.values().sum();
         let mut text = format!(
             "{}, {} failed, while {} replaced",

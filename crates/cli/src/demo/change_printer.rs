@@ -1,7 +1,8 @@
 //! An event handler that prints an object when its state changes, and counts all events.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use dogwatch::Object;
 use dogwatch::informer::{Change, EventHandler, Registration};
@@ -100,7 +101,7 @@ impl Tally {
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 }
 

@@ -5,7 +5,8 @@
 //! their own columns. A server that does not print tables sends objects, which become rows with a
 //! name and an age. An informer holds the rows; nothing here knows how they are shown.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use compact_str::CompactString;
 use dogwatch::api::{
@@ -150,13 +151,13 @@ impl Columns {
 
     pub(super) fn set(&self, definitions: Value) {
         let columns = serde_json::from_value::<Vec<Column>>(definitions).expect("columns");
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = columns.into();
+        *self.0.lock() = columns.into();
     }
 }
 
 impl Columns {
     pub(super) fn get(&self) -> Arc<[Column]> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.lock())
     }
 
     /// Takes the columns of a response; most events of a watch have none.
@@ -165,7 +166,7 @@ impl Columns {
             true => std::mem::take(&mut response.column_definitions),
             false => vec![Column::new("Name", ""), Column::new("Age", "creationTimestamp")],
         };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if !row_event.is_empty() && **known != *row_event {
             *known = row_event.into();
         }

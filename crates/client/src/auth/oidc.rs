@@ -5,9 +5,10 @@
 //! never verifies a signature: the API server does. The option `extra-scopes` is accepted and has
 //! no effect, as in client-go: a refresh keeps the scopes of the login.
 
+use parking_lot::{Mutex as StdMutex, MutexGuard};
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base64::Engine;
@@ -154,7 +155,7 @@ impl Oidc {
             tracing::debug!("the option extra-scopes of the oidc provider has no effect on a refresh");
         }
         let client_id = must("client-id")?;
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = RUNNING.lock();
         running.retain(|it| it.renewing.strong_count() > 0);
         let found = refresh_token.as_ref().and_then(|token| {
             let same_http_client = |it: &&ActiveProvider| match (&it.provider_state.http, &http) {
@@ -235,7 +236,7 @@ impl Lineage {
 
 impl ProviderState {
     fn lineage(&self) -> MutexGuard<'_, Lineage> {
-        self.lineage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lineage.lock()
     }
 
     /// Returns true if the token is this login's current or an earlier refresh-token.

@@ -13,9 +13,10 @@
 //! otherwise cancel the renewal: a plugin that needs a second would never finish for callers that
 //! wait half a second.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -183,7 +184,7 @@ impl Drop for RenewalGuard {
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     // A poisoned lock is fine: every change of the state is complete before anything can panic.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock()
 }
 
 /// The decision about the current credential.
@@ -289,7 +290,7 @@ mod tests {
             if let Some(permits) = &self.permits {
                 permits.acquire().await.expect("never closed").forget();
             }
-            if *self.fails.lock().unwrap() {
+            if *self.fails.lock() {
                 return Err(AuthError::Misconfigured(format!("failure {number}")));
             }
             let header = HeaderValue::from_str(&format!("Bearer {number}")).unwrap();
@@ -370,7 +371,7 @@ mod tests {
         for fails in [false, true] {
             let mut source = script(expired());
             source.permits = Some(Semaphore::new(0));
-            *source.fails.lock().unwrap() = fails;
+            *source.fails.lock() = fails;
             let renewing = Renewing::new(source, None);
             let permits = renewing.source.permits.as_ref().unwrap();
             let all = join_all((0..20).map(|_| renewing.get()));
@@ -385,13 +386,13 @@ mod tests {
     async fn a_failed_renewal_keeps_a_credential_that_still_works_and_is_not_repeated_at_once() {
         let renewing = Renewing::new(script(aging()), None);
         renewing.get().await.unwrap();
-        *renewing.source.fails.lock().unwrap() = true;
+        *renewing.source.fails.lock() = true;
         for _ in 0..5 {
             assert_eq!(text(&renewing.get().await.unwrap()), "Bearer 1");
         }
         assert_eq!(renewing.source.renewals.load(Ordering::SeqCst), 2);
         tokio::time::advance(HOLD_OFF).await;
-        *renewing.source.fails.lock().unwrap() = false;
+        *renewing.source.fails.lock() = false;
         assert_eq!(text(&renewing.get().await.unwrap()), "Bearer 3");
     }
 
@@ -400,7 +401,7 @@ mod tests {
         let renewing = Renewing::new(script(Lifetime::UntilRejected), None);
         let held = renewing.get().await.unwrap();
         renewing.reject(&held);
-        *renewing.source.fails.lock().unwrap() = true;
+        *renewing.source.fails.lock() = true;
         assert!(renewing.get().await.is_err());
     }
 

@@ -8,11 +8,12 @@
 //! The result is parsed before it replaces the file, and must differ only in the tokens. A
 //! read-only file is not changed.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -83,7 +84,7 @@ impl TokenStore for KubeconfigTokens {
         let (file, written) = (self.file.clone(), Arc::clone(&self.written));
         Box::pin(async move {
             let write = move || {
-                let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut written = written.lock();
                 let next = StoredTokens {
                     id_token: written.id_token.as_ref().map(|_| tokens.id_token.clone()),
                     refresh_token: tokens.refresh_token.clone(),
@@ -102,7 +103,7 @@ impl TokenStore for KubeconfigTokens {
         Box::pin(async move {
             let read = move || {
                 let found = find_tokens(&fs::read_to_string(file).ok()?, &login?)?;
-                *written.lock().unwrap_or_else(PoisonError::into_inner) = StoredTokens {
+                *written.lock() = StoredTokens {
                     id_token: Some(found.id_token.clone()),
                     refresh_token: found.refresh_token.clone(),
                 };

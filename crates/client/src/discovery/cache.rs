@@ -3,8 +3,9 @@
 //! One fetch at a time: callers that arrive during a fetch wait for the same one. It is cancelled
 //! when the last of them is dropped; nothing runs in the background.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -251,7 +252,7 @@ impl Held {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Runs one fetch, from the directory or the server, and caches its result.

@@ -8,11 +8,12 @@
 //! A file is valid while it is younger than the time to live. A file that cannot be read or parsed
 //! counts as missing; a file that cannot be written is logged. Nothing here returns an error.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -133,7 +134,7 @@ impl Disk {
 
     /// Makes all files invalid, except those that this process writes from now on.
     pub(crate) fn invalidate(&self) {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.own.lock();
         *own = OwnFiles { files: HashSet::new(), invalidated: true };
     }
 
@@ -180,7 +181,7 @@ impl Disk {
     /// Reads one file, if it is valid and complete; its owner and age are recorded in `kept`.
     fn read_file<T: DeserializeOwned + Document>(&self, path: &Path, kept: &mut CachedFiles) -> Option<T> {
         let ours = {
-            let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = self.own.lock();
             let ours = own.files.contains(path);
             if own.invalidated && !ours {
                 return None;
@@ -234,7 +235,7 @@ impl Disk {
         if !touch_if_unchanged(path, &text) {
             replace(path, &text).map_err(|error| (path.to_owned(), error))?;
         }
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).files.insert(path.to_owned());
+        self.own.lock().files.insert(path.to_owned());
         Ok(())
     }
 

@@ -6,9 +6,10 @@
 //! with the version of its connections. So no background task is needed, and an idle program reads
 //! nothing.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -268,7 +269,7 @@ impl CertificateReloader {
     fn state(&self) -> MutexGuard<'_, State> {
         // A poisoned lock is fine: the state is plain values that are consistent after every
         // statement.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The connections made with one set of certificates, and the choice of the protocol for a request.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri, header};
@@ -74,7 +75,7 @@ impl Generation {
         if self.only_http1 || *scheme != Scheme::HTTPS || request.headers().contains_key(header::UPGRADE) {
             return Ok(None);
         }
-        let mut pools = self.http2.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.http2.lock();
         if let Some(pool) = pools.get(authority) {
             return Ok(Some(Arc::clone(pool)));
         }

@@ -6,10 +6,11 @@
 //! connect. So connections are opened in tasks; one whose request was dropped is left to the next
 //! request, as in Go's transport (`dialConnFor` in `net/http/transport.go`).
 
+use parking_lot::{Mutex, MutexGuard};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -85,7 +86,7 @@ impl Http1Connector {
 
 impl Unclaimed {
     fn dials(&self) -> MutexGuard<'_, Vec<Dial>> {
-        self.dials.lock().unwrap_or_else(PoisonError::into_inner)
+        self.dials.lock()
     }
 
     fn claim(&self, target: &Uri) -> Option<Dial> {

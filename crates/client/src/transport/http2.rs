@@ -14,7 +14,8 @@
 //! stream id) is sent again whatever its method is, as in Go's transport (`http2canRetryError` in
 //! Go's `net/http/h2_bundle.go`).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -329,11 +330,11 @@ impl OpenConnections {
     }
 
     fn connections(&self) -> MutexGuard<'_, Vec<Arc<SharedConnection>>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections.lock()
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -348,7 +349,7 @@ impl SharedConnection {
     }
 
     fn load(&self) -> MutexGuard<'_, Load> {
-        self.load.lock().unwrap_or_else(PoisonError::into_inner)
+        self.load.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! The switch to new connections when a certificate has changed.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
@@ -82,7 +83,7 @@ impl RotationState {
         if current.version == reloader.version() {
             return Ok(current);
         }
-        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _replacing = self.replacing.lock();
         let current = self.current.load_full();
         if current.version == reloader.version() {
             return Ok(current);

@@ -1,10 +1,11 @@
 //! The controller, from its first watch to its last reconcile.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dogwatch_informer::Registration;
@@ -176,7 +177,7 @@ impl<K: Key, R> Running<K, R> {
     }
 
     fn registrations(&self) -> MutexGuard<'_, Vec<Registration>> {
-        self.registrations.lock().unwrap_or_else(PoisonError::into_inner)
+        self.registrations.lock()
     }
 }
 
@@ -251,7 +252,7 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         background.spawn(self.inner.queue.keep_metrics_fresh());
         background.spawn(Arc::clone(&self.inner).guard());
         background.spawn(shards);
-        for mut stream in std::mem::take(&mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner)) {
+        for mut stream in std::mem::take(&mut *self.streams.lock()) {
             let queue = self.inner.queue.clone();
             background.spawn(async move {
                 while let Some(key) = stream.next().await {

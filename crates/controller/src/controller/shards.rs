@@ -1,7 +1,7 @@
 //! The keys of a controller that this replica owns, when several replicas share them.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
@@ -60,10 +60,10 @@ impl<K: Key> Shards<K> {
 
     /// Takes the deferred keys.
     pub(super) fn take_deferred(&self) -> HashSet<K> {
-        std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.deferred.lock())
     }
 
     fn defer(&self, key: &K) {
-        self.deferred.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
+        self.deferred.lock().insert(key.clone());
     }
 }

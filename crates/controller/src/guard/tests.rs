@@ -29,12 +29,12 @@ struct Inner {
 
 impl At {
     fn reach(&self, namespace: &str, version: u64) {
-        self.0.versions.lock().unwrap().insert(namespace.to_owned(), version);
+        self.0.versions.lock().insert(namespace.to_owned(), version);
         self.0.published.notify_waiters();
     }
 
     fn hold(&self, key: &str) {
-        self.0.held.lock().unwrap().insert(key.to_owned());
+        self.0.held.lock().insert(key.to_owned());
     }
 }
 
@@ -81,7 +81,7 @@ impl Source<&'static str> for At {
     }
 
     fn admits(&self, object: &Written) -> Option<bool> {
-        self.0.admits.lock().unwrap().get(object.key.as_str()).copied().unwrap_or(Some(true))
+        self.0.admits.lock().get(object.key.as_str()).copied().unwrap_or(Some(true))
     }
 
     fn concerns(&self, _: &dyn std::any::Any, _: &&'static str) -> Option<bool> {
@@ -89,12 +89,12 @@ impl Source<&'static str> for At {
     }
 
     fn holds(&self, object: &Written, key: Option<&&'static str>) -> bool {
-        let is_given_away = self.0.given_away.lock().unwrap().contains(object.key.as_str());
-        self.0.held.lock().unwrap().contains(object.key.as_str()) && !(is_given_away && key.is_some())
+        let is_given_away = self.0.given_away.lock().contains(object.key.as_str());
+        self.0.held.lock().contains(object.key.as_str()) && !(is_given_away && key.is_some())
     }
 
     fn version(&self, key: Option<&ObjectKey>) -> Option<ResourceVersion> {
-        let versions = self.0.versions.lock().unwrap();
+        let versions = self.0.versions.lock();
         let version = match key {
             Some(key) => *versions.get(key.namespace().unwrap())?,
             None => *versions.values().min()?,
@@ -216,7 +216,7 @@ async fn only_objects_that_mapped_to_the_key_when_written_are_missed() {
             fixture.at.hold("one/x");
         }
         if given_away {
-            fixture.at.0.given_away.lock().unwrap().insert("one/x".to_owned());
+            fixture.at.0.given_away.lock().insert("one/x".to_owned());
         }
         let expected: &[&str] = if expected { &["a"] } else { &[] };
         let case = format!("concerns {concerns:?}, held {held}, given away {given_away}");
@@ -245,11 +245,11 @@ async fn a_key_waits_for_the_newest_of_writes_reported_out_of_order() {
 #[tokio::test(start_paused = true)]
 async fn a_key_does_not_wait_for_an_object_that_the_source_cannot_contain() {
     let fixture = Fixture::new();
-    fixture.at.0.admits.lock().unwrap().insert("one/x".to_owned(), Some(false));
+    fixture.at.0.admits.lock().insert("one/x".to_owned(), Some(false));
     fixture.record("a", vec![write("one/x", "7"), write("elsewhere/x", "7")]);
     assert!(!fixture.parks("a") && fixture.is_empty());
     // If only the server knows, the absence of the object says nothing.
-    fixture.at.0.admits.lock().unwrap().insert("one/x".to_owned(), None);
+    fixture.at.0.admits.lock().insert("one/x".to_owned(), None);
     fixture.record("a", vec![write("one/x", "7")]);
     fixture.at.reach("one", 7);
     assert_eq!(fixture.back().await, [] as [&str; 0]);
@@ -259,18 +259,18 @@ async fn a_key_does_not_wait_for_an_object_that_the_source_cannot_contain() {
 #[tokio::test(start_paused = true)]
 async fn a_key_waits_until_an_object_that_it_took_out_of_the_selector_has_left() {
     let fixture = Fixture::new();
-    fixture.at.0.admits.lock().unwrap().insert("one/x".to_owned(), Some(false));
+    fixture.at.0.admits.lock().insert("one/x".to_owned(), Some(false));
     fixture.at.hold("one/x");
     fixture.record("a", vec![write("one/x", "7")]);
     assert!(fixture.parks("a"));
-    fixture.at.0.held.lock().unwrap().clear();
+    fixture.at.0.held.lock().clear();
     fixture.at.reach("one", 7);
     assert_eq!(fixture.back().await, ["a"]);
     assert!(fixture.is_empty() && fixture.misses_nothing(), "its absence is expected");
     // It is not in the cache yet, but a write that put it there is awaited.
-    fixture.at.0.admits.lock().unwrap().clear();
+    fixture.at.0.admits.lock().clear();
     fixture.record("a", vec![write("one/x", "8")]);
-    fixture.at.0.admits.lock().unwrap().insert("one/x".to_owned(), Some(false));
+    fixture.at.0.admits.lock().insert("one/x".to_owned(), Some(false));
     fixture.record("a", vec![write("one/x", "9")]);
     fixture.at.reach("one", 8);
     assert!(fixture.parks("a"));
@@ -303,7 +303,7 @@ async fn one_missing_state_brings_a_key_back_once() {
     fixture.at.hold("one/x");
     fixture.record("a", vec![write("one/x", "7")]);
     assert!(fixture.is_empty() && fixture.misses_nothing());
-    fixture.at.0.held.lock().unwrap().clear();
+    fixture.at.0.held.lock().clear();
     fixture.record("a", vec![write("one/x", "7")]);
     assert_eq!(fixture.back().await, ["a"]);
     fixture.record("a", vec![]);

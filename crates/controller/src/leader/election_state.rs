@@ -1,8 +1,9 @@
 //! The state of an election that the rest of the program sees: the leader, our own leadership, and
 //! its health.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -113,13 +114,13 @@ impl ElectionState {
     /// Begins a term.
     pub(super) fn lead(self: &Arc<Self>, term: Term) -> Leading {
         let term = watch::Sender::new(term);
-        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(term.subscribe());
+        *self.term.lock() = Some(term.subscribe());
         self.meter.leads(true);
         Leading { shared: Arc::clone(self), term }
     }
 
     fn term(&self) -> Option<Term> {
-        let receiver = self.term.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let receiver = self.term.lock().clone();
         receiver.map(|it| it.borrow().clone())
     }
 }
@@ -129,7 +130,7 @@ impl Drop for Leading {
         self.term.send_modify(|term| {
             term.over.get_or_insert(Ended::Stopped);
         });
-        *self.shared.term.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.shared.term.lock() = None;
         self.shared.meter.leads(false);
     }
 }
@@ -196,7 +197,7 @@ mod tests {
         let called = Arc::new(Mutex::new(Vec::new()));
         let callback = {
             let called = Arc::clone(&called);
-            Box::new(move |it: &str| called.lock().expect("no panic").push(it.to_owned()))
+            Box::new(move |it: &str| called.lock().push(it.to_owned()))
         };
         let shared = ElectionState::new(
             Clock::new(),
@@ -208,7 +209,7 @@ mod tests {
         for holder in [Some("a"), Some("a"), None, Some("b"), Some("b")] {
             shared.saw(holder);
         }
-        assert_eq!(*called.lock().expect("no panic"), ["a", "b"]);
+        assert_eq!(*called.lock(), ["a", "b"]);
         assert_eq!(leaders.borrow_and_update().as_deref(), Some("b"));
     }
 }

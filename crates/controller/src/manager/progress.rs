@@ -1,8 +1,8 @@
 //! The progress of a manager, for its readiness checks.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Written by the units of a manager, read by its readiness checks.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct Progress {
 
 impl Progress {
     fn waiting(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// Adds a name to wait for.

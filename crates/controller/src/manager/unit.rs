@@ -1,8 +1,9 @@
 //! The units of a manager: controllers and tasks, each in a runtime task of its own, by name.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use dogwatch_core::ErrorChain;
 use futures_core::future::BoxFuture;
@@ -57,7 +58,7 @@ impl fmt::Debug for Unit {
 
 impl RunningUnits {
     fn names(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Returns the names of the units that have not ended yet.

@@ -1,7 +1,7 @@
 //! The keys that are being worked on: a key is handed over only after the work on it has ended.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -21,13 +21,13 @@ pub(super) struct Hold<'h> {
 
 impl Holds {
     pub(super) fn begin<'h>(&'h self, key: &'h str) -> Hold<'h> {
-        *self.keys.lock().unwrap_or_else(PoisonError::into_inner).entry(key.to_owned()).or_default() += 1;
+        *self.keys.lock().entry(key.to_owned()).or_default() += 1;
         Hold { holds: self, key }
     }
 
     /// Returns true if a key is held that satisfies the predicate.
     pub(super) fn any(&self, should_not: impl Fn(&str) -> bool) -> bool {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).keys().any(|it| should_not(it))
+        self.keys.lock().keys().any(|it| should_not(it))
     }
 
     /// Waits until a hold ends.
@@ -38,7 +38,7 @@ impl Holds {
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        let mut keys = self.holds.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.holds.keys.lock();
         if let Some(count) = keys.get_mut(self.key) {
             *count -= 1;
             if *count == 0 {

@@ -1,7 +1,7 @@
 //! The state that a member's handles and its run share: the keys it owns, and those of them that
 //! are being worked on.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use tokio::sync::watch;
 
@@ -31,7 +31,7 @@ impl MemberState {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Ownership> {
-        self.ownership.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ownership.lock()
     }
 
     pub(super) fn owns(&self, key: &str) -> bool {

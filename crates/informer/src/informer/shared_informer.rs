@@ -1,8 +1,9 @@
 //! The public handle on an informer.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dogwatch_core::{Labels, Object, ObjectKey, ResourceType, ResourceVersion};
@@ -208,7 +209,7 @@ impl<T: Object> SharedInformer<T> {
 
     /// Returns true if the informer was started, even if it has stopped since.
     pub fn is_started(&self) -> bool {
-        let not_yet = self.handle.pump.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let not_yet = self.handle.pump.lock().is_some();
         !not_yet
     }
 
@@ -405,7 +406,7 @@ impl Lifecycle {
 
 impl<T: Object> Handle<T> {
     fn take_pump(&self) -> Option<Box<Pump<T>>> {
-        self.pump.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.pump.lock().take()
     }
 }
 

@@ -1,8 +1,9 @@
 //! The readers' handle on a store, and waiting for a state.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
@@ -325,7 +326,7 @@ impl<T: Object> StateCell<T> {
     /// Waits for the right to make the next state.
     pub(super) fn begin(&self) -> Transaction<'_, T> {
         // A poisoned lock is harmless: an edit that panicked has published nothing.
-        let guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.write_lock.lock();
         Transaction { cell: self, _guard: guard, next: State::clone(&self.state.load()) }
     }
 

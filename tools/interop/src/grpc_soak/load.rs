@@ -4,9 +4,10 @@
 //! Every call is made when it is due, unless too many are in flight because the machine cannot keep
 //! up with the rate. Such calls are skipped, not made later, and show in the achieved rate.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -150,7 +151,7 @@ struct LoadState {
 
 impl LoadState {
     fn stats(&self) -> MutexGuard<'_, CallStats> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stats.lock()
     }
 }
 

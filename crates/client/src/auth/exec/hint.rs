@@ -1,6 +1,6 @@
 //! The install hint of a plugin, rate-limited.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ impl InstallHint {
     /// Returns the hint, unless it was shown too often recently.
     pub(super) fn take(&self) -> Option<String> {
         let text = self.text.as_ref()?;
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         let now = Instant::now();
         if shown.0.is_none_or(|begin| now.duration_since(begin) >= WINDOW) {
             *shown = (Some(now), 0);

@@ -6,7 +6,8 @@
 //! Clients with the same plugin configuration share the plugin, as in client-go (`globalCache` in
 //! v0.36.4 `plugin/pkg/client/auth/exec/exec.go`): an interactive login happens once.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use parking_lot::Mutex;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -72,7 +73,7 @@ impl Plugin {
             return Err(misconfigured("has a variable with an invalid name"));
         }
         policy::check(policy)?;
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = RUNNING.lock();
         running.retain(|it| it.strong_count() > 0);
         let same = |it: &Arc<Renewing<Self>>| it.source().is_started_by(config, policy, options);
         if let Some(found) = running.iter().filter_map(Weak::upgrade).find(same) {
