@@ -86,7 +86,7 @@ async fn resource(
     let objects = if COUNTED.contains(&resource.plural.as_str()) {
         let collection = Api::<IgnoredAny>::dynamic_metadata(client.clone(), resource.clone());
         match namespace {
-            Some(namespace) => count(&collection.within(namespace)).await?,
+            Some(namespace) => count(&collection.in_namespace(namespace)).await?,
             None => count(&collection).await?,
         }
     } else {

@@ -260,7 +260,7 @@ where
     /// Returns a handle for the object's own namespace.
     fn api_of(&self, object: &K) -> Api<K> {
         match object.meta().namespace.as_deref().filter(|it| !it.is_empty()) {
-            Some(namespace) => self.api.clone().within(namespace),
+            Some(namespace) => self.api.clone().in_namespace(namespace),
             None => self.api.clone(),
         }
     }

@@ -152,7 +152,7 @@ impl TestCluster {
     {
         let scope = <K::Scope as StaticScope>::SCOPE;
         let api = Api::<K>::dynamic(self.client(), ResourceType::of::<K>(&(), scope));
-        let api = api.within(object.meta().namespace.as_deref().unwrap_or("default"));
+        let api = api.in_namespace(object.meta().namespace.as_deref().unwrap_or("default"));
         api.create(&WriteParams::default(), object).await
     }
 

@@ -215,9 +215,9 @@ impl InformerFactory {
         adjust: impl FnOnce(InformerBuilder<T>) -> InformerBuilder<T>,
     ) -> SharedInformer<T> {
         let namespaces = self.namespaces_of(api, &selection);
-        let mut sources = namespaces.iter().map(|it| api.clone().within(it));
+        let mut sources = namespaces.iter().map(|it| api.clone().in_namespace(it));
         // Not the namespace of the handle: the selection may ask for all.
-        let first = sources.next().unwrap_or_else(|| api.clone().within(""));
+        let first = sources.next().unwrap_or_else(|| api.clone().in_namespace(""));
         let mut builder = sources.fold(SharedInformer::builder(first), InformerBuilder::also);
         builder = builder.labels(selection.labels.unwrap_or_else(LabelSelector::everything));
         builder = builder.fields(selection.fields.unwrap_or_else(FieldSelector::everything));

@@ -60,9 +60,9 @@ pub struct Health {
     /// again, or restart the clients.
     pub rewinds: u64,
     /// The number of times an object could not be decoded.
-    pub poison: u64,
+    pub decode_failures: u64,
     /// The last object that could not be decoded: its key, the path in it, the reason.
-    pub last_poison: Option<UndecodableItem>,
+    pub last_decode_failure: Option<UndecodableItem>,
     /// The number of existing objects whose newest state could not be decoded. The store shows an
     /// older state of each, or none.
     pub unreadable: u64,
@@ -85,7 +85,7 @@ pub struct Health {
 /// maps.synced().await?;
 /// let problem = match maps.health().state {
 ///     HealthState::Retrying { attempts, .. } => Some(format!("{attempts} requests failed")),
-///     HealthState::Gone => Some("the server does not serve config maps".to_owned()),
+///     HealthState::NotServed => Some("the server does not serve config maps".to_owned()),
 ///     HealthState::Stopped => Some("the cache is not updated any more".to_owned()),
 ///     _ => None,
 /// };
@@ -117,7 +117,7 @@ pub enum HealthState {
     },
     /// The server does not serve the collection, and the reflector has ended. An informer asks
     /// again from time to time.
-    Gone,
+    NotServed,
     /// The informer was stopped, and its cache is not updated any more.
     Stopped,
 }
@@ -196,10 +196,10 @@ impl fmt::Display for Health {
             HealthState::Synced => f.write_str("synced")?,
             HealthState::Retrying { attempts: 1, .. } => f.write_str("retrying after a failure")?,
             HealthState::Retrying { attempts, .. } => write!(f, "retrying after {attempts} failures")?,
-            HealthState::Gone => f.write_str("gone")?,
+            HealthState::NotServed => f.write_str("not served")?,
             HealthState::Stopped => f.write_str("stopped")?,
         }
-        match (self.unreadable, &self.last_poison) {
+        match (self.unreadable, &self.last_decode_failure) {
             (0, _) => {}
             (1, Some(bad)) => write!(f, ", except for an object that cannot be decoded ({bad})")?,
             (count, Some(bad)) => {

@@ -176,7 +176,7 @@ impl CombinedHealth {
     pub(crate) fn get(&self) -> Health {
         let all: Vec<Health> = self.each().iter().map(|it| it.borrow().clone()).collect();
         let mut health = all.into_iter().reduce(combine).unwrap_or_default();
-        if *self.ended.borrow() && health.state != HealthState::Gone {
+        if *self.ended.borrow() && health.state != HealthState::NotServed {
             health.state = HealthState::Stopped;
         }
         health
@@ -251,8 +251,8 @@ fn combine(one: Health, other: Health) -> Health {
         last_event_at: one.last_event_at.max(other.last_event_at),
         relists: one.relists + other.relists,
         rewinds: one.rewinds + other.rewinds,
-        poison: one.poison + other.poison,
-        last_poison: one.last_poison.or(other.last_poison),
+        decode_failures: one.decode_failures + other.decode_failures,
+        last_decode_failure: one.last_decode_failure.or(other.last_decode_failure),
         unreadable: one.unreadable.saturating_add(other.unreadable),
     }
 }
@@ -264,7 +264,7 @@ fn urgency(state: &HealthState) -> u8 {
         HealthState::Starting => 1,
         HealthState::Listing { .. } => 2,
         HealthState::Retrying { .. } => 3,
-        HealthState::Gone => 4,
+        HealthState::NotServed => 4,
         HealthState::Stopped => 5,
     }
 }
@@ -315,9 +315,9 @@ mod tests {
         all.replace(0, three.subscribe());
         assert!(watch.changed().await);
         assert_eq!(watch.get().state, HealthState::Starting);
-        three.publish(&at(HealthState::Gone));
+        three.publish(&at(HealthState::NotServed));
         assert!(watch.changed().await);
-        assert_eq!(watch.get().state, HealthState::Gone);
+        assert_eq!(watch.get().state, HealthState::NotServed);
 
         three.publish(&at(HealthState::Synced));
         all.end();

@@ -34,7 +34,7 @@ const PATIENCE: u32 = 15;
 /// let order: Vec<_> = std::iter::from_fn(take).collect();
 /// assert_eq!(order, ["big/a", "small/c", "big/b"]); // the namespaces take turns
 /// ```
-pub struct Builder<K> {
+pub struct WorkQueueBuilder<K> {
     name: Option<String>,
     limiter: Box<dyn RateLimiter<K>>,
     group_of: Option<GroupOf<K>>,
@@ -42,7 +42,7 @@ pub struct Builder<K> {
     earliest_wins: bool,
 }
 
-impl<K: Eq + Hash + Clone + Send + Sync + 'static> Builder<K> {
+impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     pub(crate) fn new() -> Self {
         Self {
             name: None,
@@ -132,9 +132,9 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> Builder<K> {
     }
 }
 
-impl<K> fmt::Debug for Builder<K> {
+impl<K> fmt::Debug for WorkQueueBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
+        f.debug_struct("WorkQueueBuilder")
             .field("name", &self.name)
             .field("patience", &self.patience)
             .field("earliest_wins", &self.earliest_wins)

@@ -49,7 +49,7 @@
 //! | `AddWithOpts` (controller-runtime) | [`WorkQueue::add_with`] |
 //! | `ShutDown`, `ShutDownWithDrain` | the same; the drain also waits for keys that have not been taken yet |
 //! | `DefaultTypedControllerRateLimiter` | [`limiter::client_go_limiter`]; the default is [`limiter::default_controller_limiter`] |
-//! | metrics provider | [`Builder::name`], through the `metrics` facade |
+//! | metrics provider | [`WorkQueueBuilder::name`], through the `metrics` facade |
 
 pub mod limiter;
 mod entries;
@@ -67,7 +67,7 @@ mod builder;
 mod queue;
 mod parallel;
 
-pub use self::builder::Builder;
+pub use self::builder::WorkQueueBuilder;
 pub use self::item::Item;
 pub use self::limiter::RateLimiter;
 pub use self::meter::DURATION_BUCKETS;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::builder::Builder;
+use crate::builder::WorkQueueBuilder;
 use crate::item::Item;
 use crate::shared_queue::SharedQueue;
 use crate::take::Take;
@@ -22,7 +22,7 @@ const METRICS_PERIOD: Duration = Duration::from_millis(500);
 /// - A key is never held by two workers. If it is added while a worker holds it, it is handed out
 ///   again after that.
 /// - Higher priorities come first, but lower ones never starve; within a priority, keys are taken
-///   in the order in which they were added, or groups of them in turns ([`Builder::fair_by`]).
+///   in the order in which they were added, or groups of them in turns ([`WorkQueueBuilder::fair_by`]).
 /// - Adding never waits or blocks: a queue is bounded by the number of distinct keys.
 /// - There is no background task. The tasks that wait in [`take`](Self::take) also wait for the
 ///   delays; while none does, the next add, take or [`len`](Self::len) finds the delayed keys that
@@ -76,14 +76,14 @@ pub struct AddOptions {
 }
 
 impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
-    /// Creates a queue without a name and with every default of [`Builder`].
+    /// Creates a queue without a name and with every default of [`WorkQueueBuilder`].
     pub fn new() -> Self {
         Self::builder().build()
     }
 
     /// Returns a builder.
-    pub fn builder() -> Builder<K> {
-        Builder::new()
+    pub fn builder() -> WorkQueueBuilder<K> {
+        WorkQueueBuilder::new()
     }
 
     /// Adds a key that needs work. Ignored after a shutdown, like every kind of add.
@@ -114,7 +114,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Adds a key after `delay`. If the key is already delayed, the earlier time applies.
     ///
     /// An [`add`](Self::add) in the meantime does not cancel the delay, unless the queue was built
-    /// with [`Builder::earliest_wins`]. A shutdown does.
+    /// with [`WorkQueueBuilder::earliest_wins`]. A shutdown does.
     pub fn add_after(&self, key: K, delay: Duration) {
         self.later(key, delay, 0);
     }
@@ -240,7 +240,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
     }
 }
 
-impl<K: Eq + Hash + Clone + Send + Sync + 'static> Builder<K> {
+impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Builds the queue.
     pub fn build(self) -> WorkQueue<K> {
         WorkQueue { shared: Arc::new(self.into_shared()) }

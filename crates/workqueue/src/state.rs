@@ -31,7 +31,7 @@ pub(crate) struct QueueState<K> {
     /// Present in queues with metrics.
     measured: Option<Box<HeldTimes>>,
     delays: Delays,
-    /// True if a key has at most one outstanding add: see [`crate::Builder::earliest_wins`].
+    /// True if a key has at most one outstanding add: see [`crate::WorkQueueBuilder::earliest_wins`].
     earliest_wins: bool,
     stopping: bool,
 }

@@ -180,7 +180,7 @@ impl View {
 
     fn within<T>(&self, api: Api<T>) -> Api<T> {
         match self.namespace() {
-            Some(namespace) => api.within(namespace),
+            Some(namespace) => api.in_namespace(namespace),
             None => api,
         }
     }

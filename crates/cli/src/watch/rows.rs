@@ -245,7 +245,7 @@ impl Rows {
     fn api(&self) -> Api<Value> {
         let api = Api::dynamic(self.client.clone(), self.resource.clone());
         match &self.namespace {
-            Some(namespace) => api.within(namespace),
+            Some(namespace) => api.in_namespace(namespace),
             None => api,
         }
     }

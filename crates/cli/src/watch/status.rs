@@ -45,7 +45,7 @@ impl StatusMessages {
         }
         let (what, retry_interval) = (&self.what, self.retry_interval);
         match health.state {
-            HealthState::Gone if !self.gone => {
+            HealthState::NotServed if !self.gone => {
                 lines.push(format!("{what} is no longer served; retrying every {retry_interval:?}"));
                 self.gone = true;
             }
@@ -59,10 +59,12 @@ impl StatusMessages {
             }
             _ => {}
         }
-        if let Some(bad) = health.last_poison.as_ref().filter(|_| health.poison > self.poison) {
+        if let Some(bad) =
+            health.last_decode_failure.as_ref().filter(|_| health.decode_failures > self.poison)
+        {
             lines.push(format!("skipped: {bad}"));
         }
-        self.poison = health.poison;
+        self.poison = health.decode_failures;
         // Much of the text comes from the server.
         lines.iter().map(|it| without_controls(it)).collect()
     }
@@ -159,10 +161,10 @@ mod tests {
         let mut messages = StatusMessages::new("widgets.example.com", Duration::from_secs(5));
         assert_eq!(printed(&mut messages, &health(HealthState::Synced)), [] as [&str; 0]);
         let gone = "widgets.example.com is no longer served; retrying every 5s";
-        assert_eq!(printed(&mut messages, &health(HealthState::Gone)), [gone]);
-        assert_eq!(printed(&mut messages, &health(HealthState::Gone)), [] as [&str; 0]);
+        assert_eq!(printed(&mut messages, &health(HealthState::NotServed)), [gone]);
+        assert_eq!(printed(&mut messages, &health(HealthState::NotServed)), [] as [&str; 0]);
         assert_eq!(printed(&mut messages, &health(HealthState::Starting)), [] as [&str; 0]);
-        assert_eq!(printed(&mut messages, &health(HealthState::Gone)), [] as [&str; 0]);
+        assert_eq!(printed(&mut messages, &health(HealthState::NotServed)), [] as [&str; 0]);
         let back = "widgets.example.com is served again";
         assert_eq!(printed(&mut messages, &health(HealthState::Synced)), [back]);
         assert_eq!(printed(&mut messages, &health(HealthState::Synced)), [] as [&str; 0]);

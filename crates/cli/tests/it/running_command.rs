@@ -111,7 +111,7 @@ pub(crate) fn client(server: &ApiServer) -> Client {
 
 /// Applies an object.
 pub(crate) async fn apply(client: &Client, resource: &ResourceType, namespace: &str, object: &Value) {
-    let api = Api::<DynamicObject>::dynamic(client.clone(), resource.clone()).within(namespace);
+    let api = Api::<DynamicObject>::dynamic(client.clone(), resource.clone()).in_namespace(namespace);
     let name = object["metadata"]["name"].as_str().expect("a name");
     api.apply(name, &PatchParams::apply("test").force(), object).await.expect("applied");
 }

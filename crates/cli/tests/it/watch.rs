@@ -135,7 +135,7 @@ async fn every_name_of_a_resource_resolves_and_selectors_apply() {
 async fn json_is_the_object_of_the_server() {
     let server = cluster().await;
     let lines = once(&server, &["cm", "-o", "json"]).await;
-    let maps = Api::<DynamicObject>::dynamic(client(&server), config_maps()).within("default");
+    let maps = Api::<DynamicObject>::dynamic(client(&server), config_maps()).in_namespace("default");
     assert_eq!(lines.len(), 2);
     for line in lines {
         let line: Value = serde_json::from_str(&line).expect("JSON");

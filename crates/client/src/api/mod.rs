@@ -108,7 +108,7 @@ impl<K: View> Api<K> {
     where
         K::Of: Resource<Scope = k8s_openapi::NamespaceResourceScope>,
     {
-        Self::all(client).within(namespace)
+        Self::all(client).in_namespace(namespace)
     }
 
     /// Creates a handle on the objects of the client's default namespace.
@@ -154,7 +154,7 @@ impl<K> Api<K> {
     /// Sets the namespace. Ignored for a cluster-scoped resource. An empty name stands for all
     /// namespaces, as in client-go.
     #[must_use]
-    pub fn within(mut self, namespace: &str) -> Self {
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
         let is_one = self.resource.scope == Scope::Namespaced && !namespace.is_empty();
         self.namespace = is_one.then(|| namespace.to_owned());
         self
@@ -173,7 +173,7 @@ impl<K> Api<K> {
     /// ```
     #[must_use]
     pub fn at(&self, key: &ObjectKey) -> Self {
-        self.clone().within(key.namespace().unwrap_or_default())
+        self.clone().in_namespace(key.namespace().unwrap_or_default())
     }
 
     /// Returns a handle on the same collection with another payload, for example a view instead of

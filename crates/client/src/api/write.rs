@@ -68,7 +68,7 @@ pub enum Patch<'a, P: ?Sized> {
 /// let maps = Api::<ConfigMap>::default_namespaced(client);
 /// match maps.delete("settings", &DeleteParams::default()).await? {
 ///     Deletion::Gone(_) => println!("deleted"),
-///     Deletion::Going(map) => println!("waits for {:?}", map.metadata.finalizers),
+///     Deletion::Terminating(map) => println!("waits for {:?}", map.metadata.finalizers),
 ///     _ => {}
 /// }
 /// # Ok(())
@@ -83,7 +83,7 @@ pub enum Deletion<K> {
     /// state.
     ///
     /// A few kinds return the last state of an object that is already deleted.
-    Going(K),
+    Terminating(K),
 }
 
 impl<'a, P: Serialize + ?Sized> Patch<'a, P> {
@@ -190,7 +190,7 @@ impl<K> Api<K> {
                 Ok(Deletion::Gone(Box::new(status)))
             }
             Some(status) => Err(status.into()),
-            None => response.decode(self.fields).map(Deletion::Going),
+            None => response.decode(self.fields).map(Deletion::Terminating),
         }
     }
 }

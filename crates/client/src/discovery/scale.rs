@@ -18,7 +18,7 @@ use crate::error::{Error, InvalidRequest};
 /// use dogwatch_core::PatchParams;
 ///
 /// async fn halve(mapper: RestMapper) -> Result<(), Box<dyn std::error::Error>> {
-///     let deployments = mapper.scalable("deploy").await?.within("shop");
+///     let deployments = mapper.scalable("deploy").await?.in_namespace("shop");
 ///     let scale = deployments.get("web").await?;
 ///     let replicas = scale.spec.and_then(|it| it.replicas).unwrap_or_default();
 ///     deployments.set_replicas("web", &PatchParams::default(), replicas / 2).await?;
@@ -102,8 +102,8 @@ impl RestMapper {
 impl Scalable {
     /// Sets the namespace. Ignored for a cluster-scoped resource.
     #[must_use]
-    pub fn within(mut self, namespace: &str) -> Self {
-        self.api = self.api.within(namespace);
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        self.api = self.api.in_namespace(namespace);
         self
     }
 

@@ -144,11 +144,11 @@ async fn scaled(replies: impl IntoIterator<Item = Reply>) -> (Script, RestMapper
 async fn sc_1_get_scale_of_anything() {
     let replies = [scale("autoscaling/v1", 3), scale("autoscaling/v1", 3)];
     let (script, mapper) = scaled(replies).await;
-    let by_word = mapper.scalable("deploy").await.expect("scalable").within("ns");
+    let by_word = mapper.scalable("deploy").await.expect("scalable").in_namespace("ns");
     let found = by_word.get("web").await.expect("a scale");
     assert_eq!(found.spec.and_then(|it| it.replicas), Some(3));
     let kind = Gvk::new("", "v1", "ReplicationController");
-    let by_kind = mapper.scalable_kind(&kind).await.expect("scalable").within("ns");
+    let by_kind = mapper.scalable_kind(&kind).await.expect("scalable").in_namespace("ns");
     by_kind.get("web").await.expect("a scale");
     assert_eq!(
         script.targets()[2..],
@@ -163,7 +163,7 @@ async fn sc_1_get_scale_of_anything() {
 async fn sc_1_update_and_patch_scale() {
     let (script, mapper) =
         scaled([scale("autoscaling/v1", 3), scale("autoscaling/v1", 5), scale("autoscaling/v1", 6)]).await;
-    let scalable = mapper.scalable("deployments.apps").await.expect("scalable").within("ns");
+    let scalable = mapper.scalable("deployments.apps").await.expect("scalable").in_namespace("ns");
     let mut current = scalable.get("web").await.expect("a scale");
     current.spec.as_mut().expect("a spec").replicas = Some(5);
     let changed = scalable.replace("web", &WriteParams::default(), &current).await.expect("replaced");

@@ -363,7 +363,7 @@ async fn pg_1_an_expiry_with_null_fields_reads_the_list_again() {
 async fn dy_1_objects_of_a_dynamic_list_know_their_kind() {
     let script = Script::new([page("5", "", &["a"])]);
     let resource = ResourceType::of::<ConfigMap>(&(), Scope::Namespaced);
-    let objects = Api::<DynamicObject>::dynamic(script.client(), resource).within("a");
+    let objects = Api::<DynamicObject>::dynamic(script.client(), resource).in_namespace("a");
     let list = objects.list_all(&ListParams::default()).await.expect("listed");
     let types = list.items[0].types.as_ref().expect("a kind");
     assert_eq!((types.api_version.as_str(), types.kind.as_str()), ("v1", "ConfigMap"));

@@ -83,7 +83,7 @@ async fn a_deletion_returns_whether_the_object_is_gone() {
     let params = DeleteParams::foreground()
         .grace_period(Duration::from_secs(3))
         .preconditions(Preconditions::uid("u"));
-    assert!(matches!(api.delete("x", &params).await, Ok(Deletion::Going(_))));
+    assert!(matches!(api.delete("x", &params).await, Ok(Deletion::Terminating(_))));
     assert_eq!(
         script.seen()[1].body,
         r#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":3,"propagationPolicy":"Foreground","preconditions":{"uid":"u"}}"#
@@ -119,9 +119,17 @@ async fn dy_1_paths_of_typed_dynamic_and_cluster_scoped_handles() {
     Api::<Deployment>::default_namespaced(client.clone()).get("x").await.expect("read");
     Api::<Node>::all(client.clone()).get("x").await.expect("read");
     let widgets = ResourceType::namespaced(Gvk::new("example.com", "v1", "Widget"), "widgets");
-    Api::<DynamicObject>::dynamic(client.clone(), widgets.clone()).within("b").get("x").await.expect("read");
+    Api::<DynamicObject>::dynamic(client.clone(), widgets.clone())
+        .in_namespace("b")
+        .get("x")
+        .await
+        .expect("read");
     let clusters = ResourceType::cluster(Gvk::new("example.com", "v1", "Cluster"), "clusters");
-    Api::<DynamicObject>::dynamic(client.clone(), clusters).within("ignored").get("x").await.expect("read");
+    Api::<DynamicObject>::dynamic(client.clone(), clusters)
+        .in_namespace("ignored")
+        .get("x")
+        .await
+        .expect("read");
     assert_eq!(
         script.targets(),
         [

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dogwatch_core::{Object, ObjectKey, ResourceType};
 use dogwatch_informer::SharedInformer;
-use dogwatch_workqueue::{Builder, RateLimiter, WorkQueue};
+use dogwatch_workqueue::{RateLimiter, WorkQueue, WorkQueueBuilder};
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
 
@@ -70,7 +70,7 @@ pub struct ControllerBuilder<K> {
     needs: Vec<Box<dyn Cache>>,
     streams: Vec<BoxStream<'static, K>>,
     shards: Option<Shards<K>>,
-    queue: Builder<K>,
+    queue: WorkQueueBuilder<K>,
     timeout: Option<Duration>,
     consistency_wait: Duration,
     as_leader: bool,
@@ -214,7 +214,7 @@ impl<K: Key> ControllerBuilder<K> {
 
     /// Adjusts the queue, for example for fairness between groups of keys or for strict priorities.
     /// Its name is always the controller's, and each key has one outstanding add, the earliest.
-    pub fn queue(mut self, adjust: impl FnOnce(Builder<K>) -> Builder<K>) -> Self {
+    pub fn queue(mut self, adjust: impl FnOnce(WorkQueueBuilder<K>) -> WorkQueueBuilder<K>) -> Self {
         self.queue = adjust(self.queue);
         self
     }

@@ -101,7 +101,7 @@ impl LeaderElectorBuilder {
     /// to the client's namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
         if let LeaseStore::Server(api) = self.store {
-            self.store = LeaseStore::Server(api.within(namespace));
+            self.store = LeaseStore::Server(api.in_namespace(namespace));
         }
         self
     }

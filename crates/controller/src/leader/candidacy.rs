@@ -92,13 +92,13 @@ impl Candidacy {
             ..Spec::default()
         };
         let namespace = client.default_namespace().to_owned();
-        Ok(Self { api: Api::dynamic(client, resource()).within(&namespace), name, spec })
+        Ok(Self { api: Api::dynamic(client, resource()).in_namespace(&namespace), name, spec })
     }
 
     /// Sets the namespace of the lease and its candidates. Defaults to the client's namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
-        self.api = self.api.within(namespace);
+        self.api = self.api.in_namespace(namespace);
         self
     }
 

@@ -20,7 +20,7 @@ use crate::leader::Ended;
 /// let manager = Manager::new(client).task("copy", |_| async { Err::<(), _>("the disk is full") });
 /// match manager.run_until(std::future::pending()).await {
 ///     Err(ManagerError::LeadershipLost(reason)) => eprintln!("{reason}"), // restart
-///     Err(ManagerError::Late { still, .. }) => eprintln!("aborted: {still:?}"),
+///     Err(ManagerError::ShutdownTimeout { still, .. }) => eprintln!("aborted: {still:?}"),
 ///     Err(ManagerError::Task { name, source }) => assert_eq!(name, "copy", "{source}"),
 ///     other => other?,
 /// }
@@ -62,7 +62,7 @@ pub enum ManagerError {
     /// The manager was stopped, and some of its controllers or tasks did not end in time. They were
     /// aborted.
     #[error("still running after {after:?}, and aborted: {}", still.join(", "))]
-    Late {
+    ShutdownTimeout {
         /// The time waited.
         after: Duration,
         /// The names of the controllers and tasks that had not ended.

@@ -117,7 +117,7 @@ impl Manager {
         let ended = tokio::select! {
             biased;
             ended = tokio::time::timeout(grace, ending) => {
-                ended.unwrap_or_else(|_| Err(ManagerError::Late { after: grace, still: still_running(&running_units) }))
+                ended.unwrap_or_else(|_| Err(ManagerError::ShutdownTimeout { after: grace, still: still_running(&running_units) }))
             }
             () = &mut abort => return Err(ManagerError::Interrupted { still: still_running(&running_units) }),
         };

@@ -142,8 +142,9 @@ async fn write_once_over(
 async fn a_quiet_namespace_does_not_delay_writes_to_another() {
     let cluster = TestCluster::with(&["a"]).await;
     let both = Api::<Secret>::all(cluster.client.clone());
-    let secrets =
-        SharedInformer::builder(both.clone().within("default")).also(both.within("kube-system")).build();
+    let secrets = SharedInformer::builder(both.clone().in_namespace("default"))
+        .also(both.in_namespace("kube-system"))
+        .build();
     let (running, calls) = write_once_over(&cluster, &secrets, &[]).await;
     tokio::time::sleep(2 * SECOND).await;
     assert_eq!(calls.take(), ["a 0", "a 0"]);
@@ -156,7 +157,7 @@ async fn a_key_does_not_wait_for_objects_outside_the_selector_or_namespace_of_a_
     let all = Api::<Secret>::all(cluster.client.clone());
     let labelled =
         SharedInformer::builder(all.clone()).labels("app=web".parse().expect("a selector")).build();
-    let elsewhere = SharedInformer::builder(all.within("kube-system")).build();
+    let elsewhere = SharedInformer::builder(all.in_namespace("kube-system")).build();
     for (secrets, labels) in [(&labelled, ("app", "other")), (&elsewhere, ("app", "web"))] {
         let (running, calls) = write_once_over(&cluster, secrets, &[labels]).await;
         tokio::time::sleep(2 * SECOND).await;

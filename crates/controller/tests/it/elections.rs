@@ -131,7 +131,7 @@ async fn le_5_a_candidate_publishes_its_spec_and_answers_pings() {
         Gvk::new("coordination.k8s.io", "v1beta1", "LeaseCandidate"),
         "leasecandidates",
     );
-    let candidates = Api::dynamic(client.clone(), resource).within("default");
+    let candidates = Api::dynamic(client.clone(), resource).in_namespace("default");
     let candidacy = Candidacy::new(client, "lock", "me").expect("names").version("1.4.0");
     let standing = tokio::spawn(async move { candidacy.run_until(std::future::pending()).await });
     let wait = async |what: fn(&Value) -> bool| {

@@ -159,7 +159,7 @@ async fn nothing_is_created_in_a_terminating_namespace() {
     let held = json!({ "metadata": { "name": "held", "finalizers": ["conformance.example/hold"] } });
     api.create(&WriteParams::default(), &object(held)).await.expect("created");
     let deletion = Api::<Namespace>::all(client.clone()).delete(&space.name, &DeleteParams::default()).await;
-    let Deletion::Going(namespace) = deletion.expect("accepted") else { panic!("gone at once") };
+    let Deletion::Terminating(namespace) = deletion.expect("accepted") else { panic!("gone at once") };
     assert_eq!(namespace.status.and_then(|it| it.phase).as_deref(), Some("Terminating"));
 
     let status = refused(api.create(&WriteParams::default(), &config_map("a", json!({}))).await);

@@ -135,7 +135,7 @@ pub(crate) async fn ships(client: &Client, space: &TestNamespace) -> (Definition
     }));
     let definition = Definition::new(client, &definition).await;
     let resource = ResourceType::namespaced(Gvk::new(&group, "v1", "Ship"), "ships");
-    let api = Api::dynamic(client.clone(), resource).within(&space.name);
+    let api = Api::dynamic(client.clone(), resource).in_namespace(&space.name);
     served(&api).await;
     (definition, api)
 }

@@ -125,9 +125,9 @@ async fn a_resolved_resource_is_usable_through_the_api() {
         .expect("created");
     let mapper = RestMapper::new(CachedDiscovery::new(client.clone()));
     let found = mapper.resolve("deploy").await.expect("served").resource.resource;
-    let api = Api::<DynamicObject>::dynamic(client.clone(), found).within(&space.name);
+    let api = Api::<DynamicObject>::dynamic(client.clone(), found).in_namespace(&space.name);
     assert_eq!(names(&api.list(&ListParams::default()).await.expect("listed").items), ["a"]);
-    let scalable = mapper.scalable("deploy").await.expect("it has replicas").within(&space.name);
+    let scalable = mapper.scalable("deploy").await.expect("it has replicas").in_namespace(&space.name);
     let scale = scalable.set_replicas("a", &PatchParams::default(), 3).await.expect("scaled");
     assert_eq!(scale.spec.and_then(|it| it.replicas), Some(3));
     assert!(mapper.scalable("configmaps").await.is_err());

@@ -33,7 +33,7 @@ async fn an_object_stays_until_its_cleanup_is_done() {
     };
     assert!(finalizer.is_on(&live));
     let deletion = api.delete("a", &DeleteParams::default()).await.expect("accepted");
-    assert!(matches!(deletion, Deletion::Going(_)), "{deletion:?}");
+    assert!(matches!(deletion, Deletion::Terminating(_)), "{deletion:?}");
     // The stale copy has no deletion timestamp; only the server's copy does.
     let Ok(Phase::CleanUp(going)) =
         finalizer.phase(api.get("a").await.expect("exists"), &Context::detached()).await

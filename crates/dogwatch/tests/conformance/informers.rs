@@ -314,7 +314,8 @@ async fn informers_follow_a_kind_that_is_removed_and_comes_back() {
     assert_eq!(next(&mut changes).await, "-a");
     // Each request to the server also gives the informer's task a chance to run.
     let is_served = async || api.list(&ListParams::default()).await.is_ok();
-    let gone = async || (!is_served().await && informer.health().state == HealthState::Gone).then_some(());
+    let gone =
+        async || (!is_served().await && informer.health().state == HealthState::NotServed).then_some(());
     until("the health state Gone", gone).await;
     assert!(informer.store().is_empty());
 

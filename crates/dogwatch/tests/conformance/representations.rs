@@ -123,7 +123,7 @@ async fn a_dynamic_handle_on_metadata_gets_metadata_only() {
         .await
         .expect("created");
     let resource = ResourceType::namespaced(Gvk::new("apps", "v1", "Deployment"), "deployments");
-    let api = Api::<PartialObjectMeta>::dynamic_metadata(client.clone(), resource).within(&space.name);
+    let api = Api::<PartialObjectMeta>::dynamic_metadata(client.clone(), resource).in_namespace(&space.name);
     assert_eq!(names(&api.list(&ListParams::default()).await.expect("listed").items), ["a"]);
     api.delete("a", &DeleteParams::background()).await.expect("deleted");
     assert!(api.get_opt("a").await.expect("a response").is_none());

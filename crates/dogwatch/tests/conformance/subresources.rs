@@ -140,7 +140,7 @@ async fn a_bound_pod_is_deleted_with_its_grace_period() {
 
     let grace = DeleteParams::default().grace_period(Duration::from_secs(3600));
     let deletion = api.delete("a", &grace).await.expect("accepted");
-    let Deletion::Going(going) = deletion else { panic!("{deletion:?}") };
+    let Deletion::Terminating(going) = deletion else { panic!("{deletion:?}") };
     assert_eq!(going.metadata.deletion_grace_period_seconds, Some(3600));
     assert!(api.get_opt("a").await.expect("a response").is_some());
     api.delete("a", &DeleteParams::default().grace_period(Duration::ZERO)).await.expect("accepted");

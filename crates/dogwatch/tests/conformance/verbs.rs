@@ -146,7 +146,7 @@ async fn an_object_with_finalizers_is_terminating_until_the_last_is_removed() {
     let held = json!({ "metadata": { "name": "a", "finalizers": ["conformance.example/hold"] } });
     api.create(&WriteParams::default(), &object(held)).await.expect("created");
     let deletion = api.delete("a", &DeleteParams::default()).await.expect("accepted");
-    let Deletion::Going(going) = deletion else { panic!("{deletion:?}") };
+    let Deletion::Terminating(going) = deletion else { panic!("{deletion:?}") };
     assert!(going.metadata.deletion_timestamp.is_some());
     assert!(api.get("a").await.expect("still exists").metadata.deletion_timestamp.is_some());
 
@@ -192,7 +192,7 @@ async fn a_dry_run_returns_the_result_and_stores_nothing() {
 
 /// Returns a deployment with an unknown field, and a dynamic handle, which keeps the field.
 fn misspelt(space: &TestNamespace, client: &Client) -> (Api<DynamicObject>, DynamicObject) {
-    let api = Api::dynamic(client.clone(), deployments()).within(&space.name);
+    let api = Api::dynamic(client.clone(), deployments()).in_namespace(&space.name);
     let mut value = serde_json::to_value(deployment("a")).expect("an object is JSON");
     value["spec"]["replicaz"] = json!(3);
     (api, object(value))
@@ -306,7 +306,7 @@ async fn a_typed_object_and_a_dynamic_one_are_the_same_object() {
     let client = client();
     let space = TestNamespace::new(&client).await;
     let typed = space.api::<Deployment>(&client);
-    let dynamic = Api::<DynamicObject>::dynamic(client.clone(), deployments()).within(&space.name);
+    let dynamic = Api::<DynamicObject>::dynamic(client.clone(), deployments()).in_namespace(&space.name);
     let stored = typed.create(&WriteParams::default(), &deployment("a")).await.expect("created");
     let read = dynamic.get("a").await.expect("exists");
     assert_eq!(read.metadata, stored.metadata);

@@ -201,7 +201,7 @@ async fn survives_cuts(http: HttpVersion, expected: Version) {
     let (_space, api) = config_maps().await;
     let proxy = CuttableProxy::to(&config()).await;
     let (client, spoken) = through(&proxy, http);
-    let watched = Api::<ConfigMap>::all(client).within(api.namespace().expect("in a namespace"));
+    let watched = Api::<ConfigMap>::all(client).in_namespace(api.namespace().expect("in a namespace"));
     let mut watch = watched.watch_from(from_now(&api).await).expect("a version to start from");
 
     create(&api, "0").await;
@@ -236,7 +236,7 @@ async fn a_plain_watch_ends_with_an_error_when_its_connection_is_cut() {
     let proxy = CuttableProxy::to(&config()).await;
     for http in [HttpVersion::Http1, HttpVersion::Auto] {
         let (client, _) = through(&proxy, http);
-        let watched = Api::<ConfigMap>::all(client).within(api.namespace().expect("in a namespace"));
+        let watched = Api::<ConfigMap>::all(client).in_namespace(api.namespace().expect("in a namespace"));
         let mut watch = watched.watch(&from_now(&api).await).await.expect("a watch");
         proxy.cut();
         let end = within("the end of the watch", watch.next()).await;
@@ -250,7 +250,7 @@ async fn many_watches_share_one_http_2_connection() {
     let (_space, api) = config_maps().await;
     let proxy = CuttableProxy::to(&config()).await;
     let (client, _) = through(&proxy, HttpVersion::Auto);
-    let watched = Api::<ConfigMap>::all(client).within(api.namespace().expect("in a namespace"));
+    let watched = Api::<ConfigMap>::all(client).in_namespace(api.namespace().expect("in a namespace"));
     let params = from_now(&api).await;
     let mut watches = Vec::new();
     for _ in 0..20 {

@@ -125,7 +125,7 @@ impl<T: Object> Feed<T> {
     /// Schedules a restart at that time.
     pub(super) fn schedule_restart(&mut self, time: Instant) {
         let mut health = self.health.borrow().clone();
-        if health.state != HealthState::Gone {
+        if health.state != HealthState::NotServed {
             health.state = HealthState::Retrying { since: Instant::now(), attempts: 1, next: time };
             self.health = final_health(health);
         }

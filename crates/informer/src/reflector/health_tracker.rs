@@ -147,8 +147,8 @@ impl HealthTracker {
     }
 
     pub(super) fn undecodable(&mut self, bad: UndecodableItem) {
-        self.health.poison += 1;
-        self.health.last_poison = Some(bad);
+        self.health.decode_failures += 1;
+        self.health.last_decode_failure = Some(bad);
         self.changes = Significance::Change;
     }
 
@@ -161,7 +161,7 @@ impl HealthTracker {
     }
 
     pub(super) fn gone(&mut self) {
-        self.set_state(HealthState::Gone);
+        self.set_state(HealthState::NotServed);
     }
 
     fn resolved(&mut self) {

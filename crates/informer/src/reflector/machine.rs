@@ -194,7 +194,7 @@ impl Machine {
     /// Continues after another reflector has ended. If that was because the collection was gone,
     /// the first answer that it is still gone ends this one too: the informer retries periodically.
     pub(super) fn continue_after(&mut self, ended: Health) {
-        self.still_gone = ended.state == HealthState::Gone;
+        self.still_gone = ended.state == HealthState::NotServed;
         // Without it, the first list could be answered from a cache that is older than what was
         // delivered.
         self.position.last = ended.last_version.clone();

@@ -127,7 +127,7 @@ impl<T: Object> Reflector<T> {
             timer
         });
         let silence = Silence::new();
-        let reported_undecodable = self.machine.tracker.health().poison;
+        let reported_undecodable = self.machine.tracker.health().decode_failures;
         let running = Running {
             reflector: self,
             activity: Activity::Nothing,
@@ -268,13 +268,16 @@ impl<T: Object> Running<T> {
 
     fn report_undecodable(&mut self) {
         let health = self.reflector.machine.tracker.health();
-        let Some(bad) = health.last_poison.as_ref().filter(|_| health.poison > self.reported_undecodable)
+        let Some(bad) = health
+            .last_decode_failure
+            .as_ref()
+            .filter(|_| health.decode_failures > self.reported_undecodable)
         else {
             return;
         };
-        self.metrics.undecodable(health.poison - self.reported_undecodable);
-        self.reported_undecodable = health.poison;
-        if health.poison <= UNDECODABLE_WARNINGS {
+        self.metrics.undecodable(health.decode_failures - self.reported_undecodable);
+        self.reported_undecodable = health.decode_failures;
+        if health.decode_failures <= UNDECODABLE_WARNINGS {
             tracing::warn!(name = %self.reflector.name, version = %bad.version, "skipped: {bad}");
         } else {
             tracing::debug!(name = %self.reflector.name, version = %bad.version, "skipped: {bad}");

@@ -360,7 +360,7 @@ async fn a_definition_that_is_removed_and_recreated_is_watched_again() {
     definitions.delete("buoys.example.org", &DeleteParams::default()).await.expect("removed");
     tokio::time::sleep(5 * PATIENCE).await;
     assert!(informer.store().is_empty(), "the server deleted its objects first");
-    assert_eq!(informer.health().state, HealthState::Gone, "{}", informer.health());
+    assert_eq!(informer.health().state, HealthState::NotServed, "{}", informer.health());
 
     definitions.create(&WriteParams::default(), &definition).await.expect("defined");
     tokio::time::sleep(PATIENCE).await;

@@ -689,6 +689,6 @@ async fn the_longest_durations_cause_no_overflow() {
     informer.synced().await.expect("the informer syncs");
     live.refuse(Some(Reason::NotFound));
     tokio::time::sleep(5 * MINUTE).await;
-    assert_eq!(informer.health().state, HealthState::Gone);
+    assert_eq!(informer.health().state, HealthState::NotServed);
     informer.stop().await;
 }

@@ -46,7 +46,7 @@ async fn a_collection_that_is_gone_keeps_its_objects_until_it_is_back() {
     let (received, _) = add(&informer, HandlerOptions::default());
     live.refuse(Some(Reason::NotFound));
     tokio::time::sleep(5 * MINUTE).await;
-    assert_eq!(informer.health().state, HealthState::Gone);
+    assert_eq!(informer.health().state, HealthState::NotServed);
     assert_eq!(received.take(), ["!a@1", "!c@2"]);
     assert!(informer.store().len() == 2 && !informer.is_stopped());
 
@@ -72,7 +72,7 @@ async fn a_collection_that_is_gone_is_emptied_under_the_clear_policy_unless_it_i
         received.take();
         live.refuse(Some(Reason::NotFound));
         tokio::time::sleep(5 * MINUTE).await;
-        assert_eq!(informer.health().state, HealthState::Gone);
+        assert_eq!(informer.health().state, HealthState::NotServed);
         assert_eq!(informer.store().is_empty(), !kept);
         assert_eq!(received.take(), if kept { vec![] } else { vec!["~a@1"] });
 

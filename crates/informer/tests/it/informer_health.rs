@@ -34,7 +34,7 @@ async fn a_collection_is_reported_gone_until_it_is_back_and_counters_continue() 
     for second in 0..300 {
         tokio::time::sleep(SECOND).await;
         let health = informer.health();
-        assert_eq!(health.state, HealthState::Gone, "after {second} s: {health}");
+        assert_eq!(health.state, HealthState::NotServed, "after {second} s: {health}");
         assert!(health.problem.is_some() && health.synced && !health.is_ok(), "{health}");
     }
     assert!(
@@ -179,7 +179,7 @@ async fn health_can_be_waited_for_through_failures_removals_and_the_end() {
     }
 
     // The reflector that found the collection gone is not the one that finds it again.
-    assert!(health.wait_for(|it| it.state == HealthState::Gone).await.is_some());
+    assert!(health.wait_for(|it| it.state == HealthState::NotServed).await.is_some());
     live.refuse(None);
     let back = health.wait_for(|it| it.is_ok()).await.expect("the collection is back");
     assert_eq!((back.synced, informer.store().len()), (true, 2));

@@ -110,7 +110,11 @@ async fn a_task_that_waits_for_a_sync_is_woken_by_it() {
     assert_eq!(synced.last_version.as_str(), "2");
     task.abort();
     assert!(task.await.is_err());
-    assert_eq!(health.wait_for(|it| it.poison > 0).await, None, "the end wakes the waiting task too");
+    assert_eq!(
+        health.wait_for(|it| it.decode_failures > 0).await,
+        None,
+        "the end wakes the waiting task too"
+    );
     assert!(health.get().synced, "the last health stays readable");
 }
 

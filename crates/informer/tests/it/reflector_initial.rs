@@ -262,5 +262,5 @@ async fn undecodable_objects_are_named_at_the_end_of_the_initial_events() {
     let mut run = Run::start(Script::new([watch(events)]), options());
     let expected = ["begin", "item c@3", "item b@5", "dropped d", "end 6 but for a"];
     assert_eq!(run.now().await, expected);
-    assert_eq!(run.health().poison, 4);
+    assert_eq!(run.health().decode_failures, 4);
 }

@@ -235,9 +235,9 @@ async fn a_collection_that_is_not_served_ends_the_reflector_with_a_clear_state()
     assert!(matches!(run.health().state, HealthState::Retrying { .. }));
     assert_eq!(run.after(3 * MINUTE).await, [] as [&str; 0]);
     let health = run.health();
-    assert_eq!(health.state, HealthState::Gone);
+    assert_eq!(health.state, HealthState::NotServed);
     let message = "cannot list things: no (NotFound); check that the definition of things is installed in the requested version";
-    assert_eq!(health.to_string(), format!("gone: {message}"));
+    assert_eq!(health.to_string(), format!("not served: {message}"));
     assert_eq!(run.stop_reading().await, Ended::Gone(message.to_owned()));
 }
 

@@ -33,7 +33,7 @@ async fn a_list_continues_after_an_undecodable_object_and_names_it_at_its_end() 
     assert_eq!(run.now().await, ["begin", "item a@1", "nameless", "item c@4", "end 5 but for b"]);
     assert_eq!(run.script.requests().len(), 2, "one list, one watch");
     let health = run.health();
-    assert_eq!((health.poison, health.unreadable, health.is_ok()), (2, 2, false), "{health}");
+    assert_eq!((health.decode_failures, health.unreadable, health.is_ok()), (2, 2, false), "{health}");
     run.after(20 * SECOND).await;
     assert_eq!(run.script.requests().len(), 2, "no further list");
 }
@@ -53,7 +53,7 @@ async fn a_watch_continues_after_an_undecodable_object() {
     let unreadable = ["unreadable a@3", "bookmark 3", "unreadable b@4", "bookmark 4"];
     assert_eq!(received, [&["begin", "item a@1", "end 2"], &unreadable[..], &["applied a@5"]].concat());
     let health = run.health();
-    assert_eq!((health.poison, health.last_version.as_str()), (3, "5"));
+    assert_eq!((health.decode_failures, health.last_version.as_str()), (3, "5"));
     assert_eq!(health.unreadable, 2, "a was decoded again; b was not, nor was one without a name");
     assert!(!health.is_ok() && health.to_string().contains("except for 2 objects"), "{health}");
 }
@@ -63,7 +63,7 @@ async fn the_last_undecodable_object_is_reported_with_its_key_path_and_reason() 
     let events = vec![end("2"), undecodable("b@4", EventKind::Added)];
     let mut run = Run::start(Script::new([watch(events)]), options());
     run.now().await;
-    let last = run.health().last_poison.expect("one");
+    let last = run.health().last_decode_failure.expect("one");
     assert_eq!(last.to_string(), "b cannot be decoded at spec.size: not a number");
     assert_eq!(last.key.expect("a key").as_str(), "b");
 }
@@ -96,7 +96,7 @@ async fn an_undecodable_error_event_does_not_advance_the_version() {
     events.push(modified("a@3"));
     let mut run = Run::start(Script::new([watch(events)]), options());
     assert_eq!(run.now().await, ["begin", "end 2", "applied a@3"]);
-    assert_eq!((run.health().poison, run.health().rewinds), (2, 0));
+    assert_eq!((run.health().decode_failures, run.health().rewinds), (2, 0));
 }
 
 /// Ported from client-go's tests of `Table` objects and wrong types: here they decode to objects
@@ -106,7 +106,7 @@ async fn ref_7_an_item_that_is_not_an_object_of_the_collection_is_skipped() {
     let events = vec![added("@1"), added("a@1"), end("2"), modified("@3"), modified("a@4")];
     let mut run = Run::start(Script::new([watch(events)]), options());
     assert_eq!(run.now().await, ["begin", "nameless", "item a@1", "end 2", "bookmark 3", "applied a@4"]);
-    assert_eq!(run.health().last_poison.expect("one").reason, "it has no name");
+    assert_eq!(run.health().last_decode_failure.expect("one").reason, "it has no name");
     let script = Script::new([list(&["@1", "a@1"], "2"), watch(Vec::new())]);
     let mut run = Run::start(script, options().without_watch_list());
     assert_eq!(run.now().await, ["begin", "nameless", "item a@1", "end 2"]);
@@ -167,7 +167,7 @@ async fn a_transform_that_panics_or_renames_an_object_loses_only_that_object() {
         "bookmark 4",
     ];
     assert_eq!(received, expected);
-    assert_eq!(run.health().last_poison.expect("one").reason, "the transform panicked");
+    assert_eq!(run.health().last_decode_failure.expect("one").reason, "the transform panicked");
     assert_eq!(run.health().unreadable, 1, "the deleted object does not count");
 }
 

@@ -211,7 +211,7 @@ impl World {
         let builder = match what {
             Watched::Maps => SharedInformer::builder(api(maps())),
             Watched::TwoNamespaces => {
-                SharedInformer::builder(api(maps()).within("a")).also(api(maps()).within("b"))
+                SharedInformer::builder(api(maps()).in_namespace("a")).also(api(maps()).in_namespace("b"))
             }
             Watched::Labelled => SharedInformer::builder(api(maps())).labels(labelled()),
             Watched::Buoys => SharedInformer::builder(api(buoys())),
@@ -477,7 +477,7 @@ impl World {
     fn position(&self) -> String {
         let stores = self.observed.iter().map(|it| {
             let (store, health) = (it.informer.store(), it.informer.health());
-            let trouble = (health.relists, health.rewinds, health.poison, health.unreadable);
+            let trouble = (health.relists, health.rewinds, health.decode_failures, health.unreadable);
             format!("{:?} {} of {}, {trouble:?}", it.what, store.version(), store.len())
         });
         let revision = self.server.cluster().store().revision();
@@ -530,8 +530,8 @@ impl World {
         for observed in &mut self.observed {
             let health = observed.informer.health();
             self.outcome.relists += health.relists;
-            self.outcome.poison += health.poison;
-            self.outcome.gone += usize::from(health.state == HealthState::Gone);
+            self.outcome.poison += health.decode_failures;
+            self.outcome.gone += usize::from(health.state == HealthState::NotServed);
             if tokio::time::timeout(PATIENCE, observed.informer.stop()).await.is_err() {
                 self.outcome.wrong.push(format!("{:?} does not stop", observed.what));
                 continue;
@@ -563,7 +563,7 @@ impl Observed {
             _ => health.state == HealthState::Synced && health.problem.is_none() && !health.is_ok(),
         };
         let expected = match health.state {
-            HealthState::Gone => self.what == Watched::Buoys && !defined,
+            HealthState::NotServed => self.what == Watched::Buoys && !defined,
             _ => is_ok && (self.what != Watched::Buoys || defined),
         };
         let fine = expected && (rewound || health.rewinds == 0) && health.unreadable == poisoned;

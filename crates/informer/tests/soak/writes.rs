@@ -45,7 +45,7 @@ impl Writer {
             Kind::Map => maps(),
             Kind::Buoy => buoys(),
         };
-        Api::dynamic(self.client.clone(), resource).within(place.namespace)
+        Api::dynamic(self.client.clone(), resource).in_namespace(place.namespace)
     }
 
     /// Creates or changes an object, and its namespace if that was deleted.
