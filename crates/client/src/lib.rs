@@ -40,6 +40,7 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
+mod loopback;
 mod body;
 pub mod config;
 pub mod auth;

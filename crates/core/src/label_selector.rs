@@ -96,6 +96,26 @@ impl LabelSelector {
         }
     }
 
+    /// Selects the objects that all of these selectors select.
+    ///
+    /// ```
+    /// use dogwatch_core::LabelSelector;
+    ///
+    /// let selectors = ["tier=web".parse()?, "app=shop,canary".parse()?];
+    /// assert_eq!(LabelSelector::all_of(selectors).to_string(), "app=shop,canary,tier=web");
+    /// # Ok::<_, dogwatch_core::LabelSelectorError>(())
+    /// ```
+    pub fn all_of(selectors: impl IntoIterator<Item = Self>) -> Self {
+        Self::of(selectors.into_iter().flat_map(|it| it.requirements))
+    }
+
+    fn of(requirements: impl IntoIterator<Item = Requirement>) -> Self {
+        let mut selector = Self { requirements: requirements.into_iter().collect() };
+        // Ordered by key, as the server prints them; those of the same key keep their order.
+        selector.requirements.sort_by(|one, other| one.key().cmp(other.key()));
+        selector
+    }
+
     /// Returns the requirements, ordered by key.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
@@ -143,9 +163,13 @@ impl TryFrom<&meta_v1::LabelSelector> for LabelSelector {
     /// Converts the selector of a Deployment, a ReplicaSet and the like. An empty one selects
     /// everything.
     fn try_from(source: &meta_v1::LabelSelector) -> Result<Self, Self::Error> {
-        let mut selector = Self::everything();
+        let new = |key: &str, operator, values: &mut dyn Iterator<Item = &str>| {
+            Requirement::new(key, operator, values)
+                .map_err(|problem| LabelSelectorError { text: key.to_owned(), problem: problem.into() })
+        };
+        let mut requirements = Vec::new();
         for (key, value) in source.match_labels.iter().flatten() {
-            selector = selector.equals(key, value)?;
+            requirements.push(new(key, Operator::Equals, &mut std::iter::once(value.as_str()))?);
         }
         for expression in source.match_expressions.iter().flatten() {
             let operator = match expression.operator.as_str() {
@@ -158,10 +182,10 @@ impl TryFrom<&meta_v1::LabelSelector> for LabelSelector {
                     return Err(LabelSelectorError { text: expression.key.clone(), problem });
                 }
             };
-            let values = expression.values.iter().flatten().map(String::as_str);
-            selector = selector.and(&expression.key, operator, values)?;
+            let mut values = expression.values.iter().flatten().map(String::as_str);
+            requirements.push(new(&expression.key, operator, &mut values)?);
         }
-        Ok(selector)
+        Ok(Self::of(requirements))
     }
 }
 
@@ -184,14 +208,14 @@ const PUNCTUATION: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
 impl<'t> Parser<'t> {
     fn selector(&mut self) -> Result<LabelSelector, Problem> {
-        let mut selector = LabelSelector::everything();
         if self.peek() == Token::End {
-            return Ok(selector);
+            return Ok(LabelSelector::everything());
         }
+        let mut requirements = Vec::new();
         loop {
-            selector.push(self.requirement()?);
+            requirements.push(self.requirement()?);
             match self.next() {
-                Token::End => return Ok(selector),
+                Token::End => return Ok(LabelSelector::of(requirements)),
                 Token::Punctuation(",") => {}
                 other => return Err(unexpected(other, "`,` or the end")),
             }

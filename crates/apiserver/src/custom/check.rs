@@ -116,6 +116,16 @@ fn check_spec(spec: &Value, problems: &mut FieldErrors) {
     check_group(text(spec, "group"), problems);
     check_choice("spec.scope", text(spec, "scope"), &["Cluster", "Namespaced"], problems);
     let versions = listed(spec, "versions");
+    if versions.len() > MAX_NAMES {
+        let detail = format!("must have at most {MAX_NAMES} items");
+        let count = versions.len();
+        return problems.push(FieldError::with_value(
+            "spec.versions",
+            FieldErrorKind::TooMany,
+            count,
+            &detail,
+        ));
+    }
     for (index, version) in versions.iter().enumerate() {
         if !version["schema"]["openAPIV3Schema"].is_object() {
             let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
@@ -204,6 +214,10 @@ fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut Fie
     }
 }
 
+/// The number of short names, of categories and of versions that a definition may have.
+/// kube-apiserver has no limit. Discovery repeats the names for every version.
+const MAX_NAMES: usize = 256;
+
 fn check_names(names: &Value, problems: &mut FieldErrors) {
     for key in ["plural", "singular", "kind", "listKind"] {
         let name = text(names, key);
@@ -220,6 +234,17 @@ fn check_names(names: &Value, problems: &mut FieldErrors) {
         }
     }
     let mut check_list = |key: &str| {
+        let count = listed(names, key).len();
+        if count > MAX_NAMES {
+            let detail = format!("must have at most {MAX_NAMES} items");
+            problems.push(FieldError::with_value(
+                format!("spec.names.{key}"),
+                FieldErrorKind::TooMany,
+                count,
+                &detail,
+            ));
+            return;
+        }
         for (index, name) in listed(names, key).iter().enumerate() {
             let name = name.as_str().unwrap_or_default();
             let faults = label_faults(name);

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Number, Value, json};
 
 use super::go_format::{json as compact, shown_number};
-use super::jsonpath::JsonPath;
+use super::jsonpath::{JsonPath, Visits};
 
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources \
                     may allow a client to request the generation of an appropriate name automatically. Name is primarily \
@@ -85,17 +85,16 @@ pub fn definitions(columns: &[Column]) -> Vec<Value> {
 /// show.
 ///
 /// Cells after the first [`MAX_ROW_BYTES`] of text are null: each of many columns may show the whole
-/// object.
+/// object. The columns also share the number of values that one path may visit.
 pub fn cells(object: &Value, columns: &[Column], now: Timestamp) -> Vec<Value> {
-    let mut bytes = 0;
+    let (mut bytes, mut visits) = (0, Visits::default());
     let name = object.pointer("/metadata/name").cloned().unwrap_or_else(|| Value::String(String::new()));
     let paths = columns.iter().map_while(|column| column.path.as_ref().map(|path| (column, path)));
     let others = paths.map(|(column, path)| {
-        if bytes > MAX_ROW_BYTES {
+        if bytes > MAX_ROW_BYTES || visits.are_spent() {
             return Value::Null;
         }
-        let found = path.find(object).unwrap_or_default();
-        // A path without a result costs as much as it has visited; this counts it roughly.
+        let found = path.find_within(object, &mut visits).unwrap_or_default();
         let cell = found.first().map_or(Value::Null, |value| cell(&column.kind, value, now));
         bytes += found.len() + cell.as_str().map_or(0, str::len);
         cell

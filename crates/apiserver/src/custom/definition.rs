@@ -136,8 +136,9 @@ impl CustomKind {
         let scope = if spec["scope"] == "Namespaced" { Scope::Namespaced } else { Scope::Cluster };
         let group = spec["group"].as_str().unwrap_or_default().to_owned();
         let versions = spec["versions"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+        let best = most_stable(versions);
         Self {
-            versions: versions.iter().map(|it| Version::read(it, versions, &group, &names.kind)).collect(),
+            versions: versions.iter().map(|it| Version::read(it, best, &group, &names.kind)).collect(),
             group,
             names,
             scope,
@@ -191,14 +192,14 @@ impl Version {
         self.selectable.iter().map(|name| (name.as_str(), value(name).unwrap_or_default())).collect()
     }
 
-    fn read(version: &Value, all: &[Value], group: &str, kind: &str) -> Self {
+    fn read(version: &Value, best: Option<&str>, group: &str, kind: &str) -> Self {
         let text = |key: &str| version[key].as_str().unwrap_or_default().to_owned();
         let name = text("name");
         let deprecated = version["deprecated"] == true;
         let warning = version["deprecationWarning"].as_str().map(str::to_owned);
         let usual = || {
-            let better =
-                successor(&name, all).map(|it| format!("; use {group}/{it} {kind}")).unwrap_or_default();
+            let better = best.filter(|it| by_stability(it, &name).is_lt());
+            let better = better.map(|it| format!("; use {group}/{it} {kind}")).unwrap_or_default();
             format!("{group}/{name} {kind} is deprecated{better}")
         };
         let list = |key: &str| version[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
@@ -218,12 +219,10 @@ impl Version {
     }
 }
 
-/// Returns the most stable version that is served and not deprecated, if it is more stable than
-/// this one.
-fn successor<'a>(name: &str, all: &'a [Value]) -> Option<&'a str> {
+/// Returns the most stable version that is served and not deprecated.
+fn most_stable(all: &[Value]) -> Option<&str> {
     let good = all.iter().filter(|it| it["served"] == true && it["deprecated"] != true);
-    let best = good.filter_map(|it| it["name"].as_str()).min_by(|a, b| by_stability(a, b))?;
-    by_stability(best, name).is_lt().then_some(best)
+    good.filter_map(|it| it["name"].as_str()).min_by(|a, b| by_stability(a, b))
 }
 
 fn read_scale(scale: &Value) -> Option<ScalePaths> {

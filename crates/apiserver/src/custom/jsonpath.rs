@@ -56,7 +56,12 @@ impl JsonPath {
     /// is out of bounds or a value that is not a list is indexed, or when too many values would have
     /// to be visited. A missing field selects nothing, which is not an error.
     pub fn find<'a>(&self, value: &'a Value) -> Option<Vec<&'a Value>> {
-        walk(&self.0, vec![value], &mut Visits(MAX_VISITED))
+        self.find_within(value, &mut Visits::default())
+    }
+
+    /// Like [`Self::find`], for one of several paths that share a number of visits.
+    pub(crate) fn find_within<'a>(&self, value: &'a Value, visits: &mut Visits) -> Option<Vec<&'a Value>> {
+        walk(&self.0, vec![value], visits)
     }
 }
 
@@ -236,12 +241,24 @@ fn split_outside_quotes(text: &str, separator: char) -> Vec<&str> {
 }
 
 /// The number of values that may still be visited.
-struct Visits(usize);
+pub(crate) struct Visits(usize);
+
+impl Default for Visits {
+    fn default() -> Self {
+        Self(MAX_VISITED)
+    }
+}
 
 impl Visits {
+    /// Returns true if no further value may be visited.
+    pub(crate) fn are_spent(&self) -> bool {
+        self.0 == 0
+    }
+
     fn take(&mut self, count: usize) -> Option<()> {
-        self.0 = self.0.checked_sub(count)?;
-        Some(())
+        let left = self.0.checked_sub(count);
+        self.0 = left.unwrap_or(0);
+        left.map(drop)
     }
 }
 

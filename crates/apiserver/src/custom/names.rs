@@ -105,7 +105,7 @@ impl Taken {
             ("ListKindConflict", one(&requested.list_kind), one(&accepted.list_kind), &self.kinds),
         ];
         let refused = claims.map(|(reason, wanted, held, taken)| {
-            let others = wanted.iter().filter(|name| !held.contains(name) && taken.contains(*name));
+            let others = wanted.iter().filter(|name| taken.contains(*name) && !held.contains(name));
             (reason, others.map(|name| in_use(name)).collect::<Vec<_>>())
         });
         let [plural, singular, short_names, kind, list_kind] =

@@ -356,9 +356,10 @@ fn convert_object(node: &Structural, root: bool, inherited: bool) -> Schema {
         return Schema::Map(Arc::new(Map { value, atomic: node.atomic_map }));
     }
     let mut fields: HashMap<String, Field> = HashMap::new();
+    let required: HashSet<&String> = node.limits.required.iter().collect();
     for (name, property) in &node.properties {
         let mut field = Field::new(convert(property, false, inherited));
-        field.required = node.limits.required.contains(name);
+        field.required = required.contains(name);
         field.default.clone_from(&property.default);
         fields.insert(name.clone(), field);
     }

@@ -11,7 +11,7 @@ use crate::kinds::json_access::{entries, items, text};
 /// take an empty one as selecting nothing.
 pub(super) fn of_workload(object: &Value) -> Option<LabelSelector> {
     let selector = object.pointer("/spec/selector")?;
-    let mut parsed = of_labels(selector, "/matchLabels")?;
+    let mut terms = vec![of_labels(selector, "/matchLabels")?];
     for term in items(selector, "/matchExpressions") {
         let operator = match text(term, "/operator") {
             "In" => Operator::In,
@@ -21,16 +21,16 @@ pub(super) fn of_workload(object: &Value) -> Option<LabelSelector> {
             _ => return None,
         };
         let values = items(term, "/values").iter().filter_map(Value::as_str);
-        parsed = parsed.and(text(term, "/key"), operator, values).ok()?;
+        terms.push(LabelSelector::everything().and(text(term, "/key"), operator, values).ok()?);
     }
-    (!parsed.is_everything()).then_some(parsed)
+    Some(LabelSelector::all_of(terms)).filter(|it| !it.is_everything())
 }
 
 /// Returns a selector for the labels at a pointer.
 pub(super) fn of_labels(object: &Value, pointer: &str) -> Option<LabelSelector> {
-    entries(object, pointer).try_fold(LabelSelector::everything(), |selector, (key, value)| {
-        selector.equals(key, value.as_str().unwrap_or_default()).ok()
-    })
+    let labels = entries(object, pointer)
+        .map(|(key, value)| LabelSelector::everything().equals(key, value.as_str().unwrap_or_default()).ok());
+    Some(LabelSelector::all_of(labels.collect::<Option<Vec<_>>>()?))
 }
 
 /// Returns true if a selector matches an object.

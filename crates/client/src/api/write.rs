@@ -168,7 +168,7 @@ impl<K> Api<K> {
             items: Vec<serde::de::IgnoredAny>,
         }
         if self.namespace.is_none() && self.resource.scope == Scope::Namespaced {
-            let problem = "a collection is deleted one namespace at a time: set it with `within`";
+            let problem = "a collection is deleted one namespace at a time: set it with `in_namespace`";
             return Err(InvalidRequest::Object(problem).into());
         }
         let request =

@@ -1,10 +1,11 @@
 //! Protection against credentials in clear text: they are sent over TLS, or only within this
 //! machine (rule KC-7).
 
-use url::{Host, Url};
+use url::Url;
 
 use super::error::AuthError;
 use crate::config::Config;
+use crate::loopback;
 
 /// Returns true if an address is https, or http to a loopback host, so that others cannot read the
 /// headers of a request.
@@ -51,15 +52,7 @@ pub(super) fn address(url: &Url) -> String {
 }
 
 fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback()),
-        Some(Host::Domain(name)) => {
-            let name = name.strip_suffix('.').unwrap_or(name);
-            name == "localhost" || name.ends_with(".localhost")
-        }
-        None => false,
-    }
+    url.host_str().is_some_and(loopback::is_loopback)
 }
 
 #[cfg(test)]

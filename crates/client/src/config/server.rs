@@ -1,9 +1,10 @@
 //! Addresses of servers and proxies: parsing, and detection of unencrypted connections to other
 //! machines.
 
-use url::{Host, Url};
+use url::Url;
 
 use super::redact;
+use crate::loopback::is_loopback;
 
 /// Parses the URL of a server. A bare `host` or `host:port` gets its scheme from `tls`. A path is
 /// kept as the prefix of all requests; a query and a fragment are dropped.
@@ -37,17 +38,7 @@ pub(super) fn proxy(text: &str) -> Result<Url, String> {
 
 /// Returns true if data sent to this address leaves the machine unencrypted.
 pub(super) fn is_exposed(url: &Url) -> bool {
-    let loopback = match url.host() {
-        Some(Host::Domain(name)) => {
-            let name = name.trim_end_matches('.');
-            name == "localhost" || name.ends_with(".localhost")
-        }
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => {
-            address.is_loopback() || address.to_ipv4_mapped().is_some_and(|address| address.is_loopback())
-        }
-        None => false,
-    };
+    let loopback = url.host_str().is_some_and(is_loopback);
     url.scheme() != "https" && !loopback
 }
 

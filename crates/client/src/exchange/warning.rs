@@ -132,11 +132,12 @@ impl<H: WarningHandler> WarningHandler for DistinctWarnings<H> {
 pub(crate) fn parse(headers: &HeaderMap) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for value in headers.get_all(WARNING) {
-        let mut rest = String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
-        while let Some((warning, remainder)) = parse_one(&rest) {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        let mut rest = text.trim();
+        while let Some((warning, remainder)) = parse_one(rest) {
             warnings.push(warning);
             match remainder.trim_start().strip_prefix(',') {
-                Some(next) => rest = next.trim_start().to_owned(),
+                Some(next) => rest = next.trim_start(),
                 None => break,
             }
         }

@@ -5,7 +5,6 @@
 //! the environment, as in Go.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use http::Uri;
 use http::header::HeaderValue;
@@ -14,6 +13,7 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use url::Url;
 
 use super::error::{TransportError, TransportErrorKind};
+use crate::loopback::is_loopback;
 
 /// The proxy variables of an environment, unparsed.
 ///
@@ -207,12 +207,6 @@ fn split_port(entry: &str) -> (&str, Option<u16>) {
         return (host.trim_start_matches('[').trim_end_matches(']'), Some(port));
     }
     (entry.trim_start_matches('[').trim_end_matches(']'), None)
-}
-
-fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare.eq_ignore_ascii_case("localhost")
-        || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Returns the port of a URI, explicit or implied.

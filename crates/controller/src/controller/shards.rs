@@ -34,8 +34,9 @@ impl<K: Key> Shards<K> {
         if self.member.owns(&name) {
             return true;
         }
-        if settled {
-            return false;
+        // A lease that lapsed between the two reads has made the key nobody's.
+        if settled && self.member.is_settled() {
+            return self.member.owns(&name);
         }
         self.defer(key);
         // The key may have become ours before it was deferred, and then nothing would take it out
@@ -51,6 +52,11 @@ impl<K: Key> Shards<K> {
             self.defer(key);
         }
         done
+    }
+
+    /// Returns true if this replica owns the key.
+    pub(super) fn owns(&self, key: &K) -> bool {
+        self.member.owns(&(self.name)(key))
     }
 
     /// Returns a receiver that changes whenever this replica gains or loses keys.

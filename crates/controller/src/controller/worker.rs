@@ -110,6 +110,11 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
             Some(outcome) => self.act(item, context, outcome),
             None => {
                 self.queue.forget(item);
+                // A lease that lapsed may be ours again, and the deferred keys may have been taken
+                // before this one was deferred.
+                if self.shards.as_ref().is_some_and(|it| it.owns(item.key())) {
+                    self.queue.add(item.key().clone());
+                }
                 tracing::debug!("reconcile dropped: another replica owns the key now");
             }
         }

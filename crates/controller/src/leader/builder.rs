@@ -243,6 +243,7 @@ impl LeaderElectorBuilder {
         };
         Ok(LeaderElector {
             shared,
+            runs: Arc::default(),
             candidate: Arc::new(Mutex::new(candidate)),
             timing: self.timing,
             identity: identity.into(),

@@ -44,7 +44,9 @@ use crate::events::{EventRecorder, NewEvent};
 #[derive(Clone)]
 pub struct LeaderElector {
     pub(super) shared: Arc<ElectionState>,
-    /// Held by the current run, so that runs are serialised.
+    /// Held by the current run until it has released the lease, so that runs are serialised.
+    pub(super) runs: Arc<Mutex<()>>,
+    /// Held by the task that renews the lease.
     pub(super) candidate: Arc<Mutex<Candidate>>,
     pub(super) timing: ElectionTiming,
     pub(super) identity: Arc<str>,
@@ -91,6 +93,11 @@ impl LeaderElector {
         lead: impl FnOnce(Leadership) -> F,
     ) -> Result<F::Output, Ended> {
         let mut stop = pin!(stop);
+        let _run = tokio::select! {
+            biased;
+            () = &mut stop => return Err(Ended::Stopped),
+            run = self.runs.lock() => run,
+        };
         let acquired = tokio::select! {
             biased;
             () = &mut stop => None,

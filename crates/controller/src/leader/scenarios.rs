@@ -143,6 +143,22 @@ async fn a_run_that_waits_for_another_of_its_elector_can_be_stopped() {
     leading.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_work_is_done_returns_while_another_of_its_elector_leads() {
+    let server = Arc::new(Server::default());
+    let elector = elector(Connection::good(&server), "me");
+    let second = elector.clone();
+    let next = tokio::spawn(async move {
+        sleep(s(1)).await;
+        second.run_while_leading(|_| std::future::pending::<()>()).await
+    });
+    let first = tokio::time::timeout(s(60), elector.run_while_leading(|_| sleep(s(5)))).await;
+    assert!(matches!(first, Ok(Ok(()))), "{first:?}");
+    sleep(s(30)).await;
+    assert!(elector.is_leader(), "the second run leads after the first has released the lease");
+    next.abort();
+}
+
 /// A holder that writes no instance is recognised by its identity, as in client-go.
 #[tokio::test(start_paused = true)]
 async fn le_2_a_lease_of_our_identity_without_an_instance_is_our_own() {

@@ -61,8 +61,10 @@ pub(super) fn versions(query: &mut Query, version: &ResourceVersion, version_mat
     put(query, "resourceVersionMatch", version_match);
 }
 
-/// The largest number of seconds that the server can parse: the parameter is an `int64`.
-const MAX_SECONDS: u64 = i64::MAX as u64;
+/// The largest number of seconds that the server can represent. It converts them to nanoseconds in an
+/// `int64` without a check, and a watch whose timeout becomes negative ends at once (k8s.io/apiserver
+/// v0.36.4 pkg/endpoints/handlers/get.go).
+const MAX_SECONDS: u64 = i64::MAX as u64 / 1_000_000_000;
 
 /// Adds the timeout in whole seconds, rounded up so that a short timeout does not become none.
 pub(super) fn seconds(query: &mut Query, timeout: Option<Duration>) {
@@ -82,12 +84,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timeout_is_rounded_up_to_seconds_that_the_server_can_parse() {
+    fn a_timeout_is_rounded_up_to_seconds_that_the_server_can_represent() {
         for (timeout, expected) in [
             (Duration::ZERO, ""),
             (Duration::from_nanos(1), "timeoutSeconds=1"),
             (Duration::from_millis(1_001), "timeoutSeconds=2"),
-            (Duration::MAX, "timeoutSeconds=9223372036854775807"),
+            (Duration::MAX, "timeoutSeconds=9223372036"),
         ] {
             let mut query = Query::new();
             seconds(&mut query, Some(timeout));

@@ -5,7 +5,7 @@
 //! with every change, in any order between collections, and returns the objects that are to be
 //! processed because of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use dogwatch_core::ObjectKey;
@@ -153,8 +153,8 @@ impl Graph {
 
     /// Returns the owners that a dependent no longer blocks, if they are in the graph.
     fn unblocked(&self, before: &[OwnerRef], after: &[OwnerRef]) -> Vec<Uid> {
-        let still = |it: &OwnerRef| after.iter().any(|other| other.uid == it.uid && other.blocks());
-        let freed = before.iter().filter(|it| it.blocks() && !still(it));
+        let still: HashSet<&str> = after.iter().filter(|it| it.blocks()).map(|it| it.uid.as_str()).collect();
+        let freed = before.iter().filter(|it| it.blocks() && !still.contains(it.uid.as_str()));
         freed.filter_map(|it| Some(Arc::clone(self.nodes.get_key_value(it.uid.as_str())?.0))).collect()
     }
 }

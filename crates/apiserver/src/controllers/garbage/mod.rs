@@ -467,7 +467,8 @@ fn drop_owners(object: &mut Value, uids: &[String]) -> bool {
     let Some(metadata) = object["metadata"].as_object_mut() else { return false };
     let Some(list) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) else { return false };
     let before = list.len();
-    list.retain(|it| !uids.iter().any(|uid| it["uid"] == **uid));
+    let uids: HashSet<&str> = uids.iter().map(String::as_str).collect();
+    list.retain(|it| !it["uid"].as_str().is_some_and(|uid| uids.contains(uid)));
     let (after, changed) = (list.len(), list.len() < before);
     if after == 0 {
         metadata.remove("ownerReferences");

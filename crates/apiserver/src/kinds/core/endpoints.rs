@@ -71,22 +71,33 @@ fn endpoints(out: &mut FieldErrors, object: &Value) {
     }
 }
 
+/// The number of addresses that a cell shows.
+const SHOWN: usize = 3;
+
 fn addresses(object: &Value) -> String {
     let subsets = items(object, "/subsets");
-    let mut list = Vec::new();
+    // Every port of a subset is shown with every address: the number of pairs is only counted.
+    let (mut list, mut count) = (Vec::new(), 0_usize);
     for subset in subsets {
         let addresses = items(subset, "/addresses");
         let ports = items(subset, "/ports");
+        count = count.saturating_add(addresses.len().saturating_mul(ports.len().max(1)));
+        let room = SHOWN.saturating_sub(list.len());
         if ports.is_empty() {
-            list.extend(addresses.iter().map(|address| text(address, "/ip").to_owned()));
+            list.extend(addresses.iter().take(room).map(|address| text(address, "/ip").to_owned()));
         }
-        for port in ports {
+        let pairs = ports.iter().flat_map(|port| addresses.iter().map(move |address| (port, address)));
+        list.extend(pairs.take(room).map(|(port, address)| {
             let port = number(port, "/port").unwrap_or(0);
-            list.extend(addresses.iter().map(|address| match text(address, "/ip") {
+            match text(address, "/ip") {
                 ip if ip.contains(':') => format!("[{ip}]:{port}"),
                 ip => format!("{ip}:{port}"),
-            }));
-        }
+            }
+        }));
     }
-    cells::first_three(&list, if subsets.is_empty() { "<none>" } else { "" })
+    match (&list[..], count.saturating_sub(SHOWN)) {
+        ([], _) if subsets.is_empty() => "<none>".to_owned(),
+        (shown, 0) => shown.join(","),
+        (shown, more) => format!("{} + {more} more...", shown.join(",")),
+    }
 }

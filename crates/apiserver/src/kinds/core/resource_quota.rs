@@ -29,8 +29,7 @@ pub(crate) static RULES: KindRules = KindRules {
 fn quota(object: &Value) -> [String; 2] {
     let mut lists = [Vec::new(), Vec::new()];
     for (resource, hard) in entries(object, "/status/hard") {
-        let used = entries(object, "/status/used").find(|(key, _)| *key == resource);
-        let used = used.and_then(|(_, value)| value.as_str()).unwrap_or("0");
+        let used = object["status"]["used"].get(resource).and_then(Value::as_str).unwrap_or("0");
         let part = format!("{resource}: {used}/{}", hard.as_str().unwrap_or("0"));
         lists[usize::from(resource.starts_with("limits."))].push(part);
     }

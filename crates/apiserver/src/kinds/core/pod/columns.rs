@@ -1,5 +1,7 @@
 //! The row of a pod, whose status summarizes the states of its containers.
 
+use std::collections::{HashMap, HashSet};
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -87,10 +89,10 @@ impl Summary {
     /// Reads the init containers. Returns true if one of them has not finished or, for a sidecar,
     /// not started.
     fn read_init(&mut self, pod: &Value, sidecars: &mut Self) -> bool {
-        let all = items(pod, "/spec/initContainers");
+        let all: HashMap<&str, &Value> =
+            items(pod, "/spec/initContainers").iter().map(|it| (text(it, "/name"), it)).collect();
         for (index, status) in items(pod, "/status/initContainerStatuses").iter().enumerate() {
-            let own = all.iter().find(|container| text(container, "/name") == text(status, "/name"));
-            let sidecar = own.is_some_and(is_sidecar);
+            let sidecar = all.get(text(status, "/name")).is_some_and(|it| is_sidecar(it));
             self.count_restarts(status);
             if sidecar {
                 sidecars.count_restarts(status);
@@ -171,7 +173,10 @@ fn readiness_gates(pod: &Value) -> String {
     if gates.is_empty() {
         return "<none>".to_owned();
     }
-    let open = gates.iter().filter(|gate| cells::condition(pod, text(gate, "/conditionType"))).count();
+    let conditions = items(pod, "/status/conditions").iter();
+    let met: HashSet<&str> =
+        conditions.filter(|it| text(it, "/status") == "True").map(|it| text(it, "/type")).collect();
+    let open = gates.iter().filter(|gate| met.contains(text(gate, "/conditionType"))).count();
     format!("{open}/{}", gates.len())
 }
 

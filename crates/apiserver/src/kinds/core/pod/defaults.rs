@@ -1,5 +1,7 @@
 //! Defaults of pods and of pod templates in other kinds. Some apply to pods only.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use crate::kinds::core::persistent_volume_claim::spec_defaults as claim_spec;
@@ -177,7 +179,7 @@ fn requests_from_limits(container: &mut Object) {
 /// Sets the requests at the level of the pod to its limits, for resources that none of its
 /// containers requests.
 fn pod_level_requests(spec: &mut Object) {
-    let requested: Vec<String> = ["containers", "initContainers"]
+    let requested: HashSet<String> = ["containers", "initContainers"]
         .iter()
         .filter_map(|list| spec.get(*list).and_then(Value::as_array))
         .flatten()

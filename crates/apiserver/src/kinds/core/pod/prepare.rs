@@ -119,11 +119,9 @@ pub(crate) fn only_part(part: &str, new: &mut Value, old: &Value) {
         "resize" if names(new) != names(old) => return,
         "resize" => {
             for list in ["containers", "initContainers"] {
-                for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-                    let named = |it: &&Value| it["name"] == container["name"];
-                    let Some(wanted) = items(new, &format!("/spec/{list}")).iter().find(named) else {
-                        continue;
-                    };
+                // Both have the same containers in the same order.
+                let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+                for (container, wanted) in containers.zip(items(new, &format!("/spec/{list}"))) {
                     for field in ["resources", "resizePolicy"] {
                         copy(container, wanted, field);
                     }
