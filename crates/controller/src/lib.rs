@@ -30,7 +30,7 @@
 //!     type Error = BoxError;
 //!
 //!     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
-//!         if self.namespaces.get(key).is_err() || self.maps.namespaced(key.name()).get("welcome").is_ok() {
+//!         if self.namespaces.get(key).is_none() || self.maps.namespaced(key.name()).get("welcome").is_some() {
 //!             return Ok(Action::Done);
 //!         }
 //!         let mut map = ConfigMap::default();

@@ -54,7 +54,7 @@ impl<K: Eq + std::hash::Hash + Clone + fmt::Debug + Send + Sync + 'static> Key f
 ///     type Error = BoxError;
 ///
 ///     async fn reconcile(&self, key: &ObjectKey, _: &Context) -> Result<Action, BoxError> {
-///         let Ok(service) = self.services.get(key) else { return Ok(Action::Done) };
+///         let Some(service) = self.services.get(key) else { return Ok(Action::Done) };
 ///         if service.spec.is_none() {
 ///             return Err(Terminal::new("a service without a spec").into());
 ///         }

@@ -31,7 +31,7 @@ use crate::random;
 use crate::service_lookup::{FIRST_REPEAT, FORBIDDEN_RETRY, LOOKUP_TIMEOUT, LookupResult, ServiceLookups};
 use crate::slices::{LegacyEndpoints, SERVICE_NAME, Service, Slice};
 use crate::target::{Port, Target};
-use crate::time::scaled;
+use crate::time::{after, scaled};
 use crate::topology::Topology;
 
 /// The watched collections of one namespace, of all its services or of one. Dropping it ends the
@@ -82,7 +82,7 @@ impl Denied {
         // is often bound moments after the program has started.
         let delay = previous.map_or(FIRST_REPEAT, |it| (it * 2).min(FORBIDDEN_RETRY));
         // Jitter, so that programs that were started together do not ask at the same time.
-        let retry_at = now + scaled(delay, 1.0 + random::unit() / 5.0);
+        let retry_at = after(now, scaled(delay, 1.0 + random::unit() / 5.0));
         Self { since: now, retry_at, delay }
     }
 }

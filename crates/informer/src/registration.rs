@@ -157,7 +157,7 @@ pub struct HandlerEnded {
 ///
 /// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
 /// let informer = SharedInformer::<ConfigMap>::new(Api::all(client));
-/// let seen = informer.on_add(|map, _| println!("{:?}", map.metadata.name))?.scoped();
+/// let seen = informer.on_add(|map| println!("{:?}", map.metadata.name))?.scoped();
 /// informer.start();
 /// seen.synced().await?;
 /// drop(seen); // The handler is called no more; the informer goes on.

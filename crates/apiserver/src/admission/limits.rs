@@ -13,6 +13,8 @@ use crate::kinds::rules::Accounting;
 
 /// The annotation that records which defaults a pod was given.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+/// The number of bytes that the annotations of an object may hold.
+const MAX_ANNOTATION: usize = 256 * 1024;
 /// The largest quantity that is compared in thousandths, `resource.MaxMilliValue`: an `i64` holds
 /// no larger one.
 const MAX_MILLI_VALUE: i128 = (i64::MAX / 1000) as i128;
@@ -34,7 +36,8 @@ fn fill_from(pod: &mut Value, range: &Value) {
     let Some(map) = pod.as_object_mut() else { return };
     let mut changes = Vec::new();
     let spec = object(map, "spec");
-    for (list, container_kind) in [("containers", "container"), ("initContainers", "init container")] {
+    let mut length = 0_usize;
+    'all: for (list, container_kind) in [("containers", "container"), ("initContainers", "init container")] {
         for container in each(spec, list) {
             let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
             for (side, amounts) in [("request", &requests), ("limit", &limits)] {
@@ -54,7 +57,14 @@ fn fill_from(pod: &mut Value, range: &Value) {
                     slot.insert(resource.to_owned(), amount.canonical().into());
                 }
                 let named = missing.names().collect::<Vec<_>>().join(", ");
-                changes.push(format!("{named} {side} for {container_kind} {name}"));
+                let change = format!("{named} {side} for {container_kind} {name}");
+                length = change.len().saturating_add(length);
+                changes.push(change);
+                // Validation rejects a pod with such an annotation. Filling in the rest would cost
+                // the product of defaults and containers.
+                if length > MAX_ANNOTATION {
+                    break 'all;
+                }
             }
         }
     }

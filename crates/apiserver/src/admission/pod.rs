@@ -1,5 +1,7 @@
 //! The resources that a pod requests as a whole, computed from those of its containers.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::ResourceList;
@@ -33,12 +35,15 @@ pub(super) fn occupied(pod: &Value, side: Side) -> ResourceList {
     let infeasible = items(pod, "/status/conditions")
         .iter()
         .any(|it| text(it, "/type") == "PodResizePending" && text(it, "/reason") == "Infeasible");
+    let statuses =
+        items(pod, "/status/containerStatuses").iter().chain(items(pod, "/status/initContainerStatuses"));
+    let mut by_name = HashMap::new();
+    for status in statuses.filter(|it| at(it, "/resources").is_some()) {
+        by_name.entry(text(status, "/name")).or_insert(status);
+    }
     let mut total = summed(pod, side, |container| {
         let wanted = ResourceList::at(container, &format!("/resources/{}", side.field()));
-        let statuses =
-            items(pod, "/status/containerStatuses").iter().chain(items(pod, "/status/initContainerStatuses"));
-        let known = |it: &&Value| it["name"] == container["name"] && at(it, "/resources").is_some();
-        let Some(status) = statuses.into_iter().find(known) else { return wanted };
+        let Some(status) = by_name.get(text(container, "/name")) else { return wanted };
         let mut amounts = if infeasible { ResourceList::default() } else { wanted };
         amounts.raise_to(&ResourceList::at(status, &format!("/resources/{}", side.field())));
         if side == Side::Requests {

@@ -117,7 +117,8 @@ impl Addresses {
                 .find(|port| {
                     // For every protocol: the names of protocols sort after the empty string.
                     let mut taken = self.ports.range((*port, String::new())..(*port + 1, String::new()));
-                    taken.all(|(_, owner)| *owner == uid)
+                    // Not one of this service either: its ports differ.
+                    taken.next().is_none()
                 })
                 .ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))?,
         };

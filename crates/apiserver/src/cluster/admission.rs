@@ -92,10 +92,13 @@ impl Cluster {
         for _ in 0..ATTEMPTS {
             let mut charges = Vec::new();
             for quota in self.list(&kind, place.namespace) {
+                // A quota that was charged in an earlier attempt contains this object already.
+                if paid.contains(quota.key()) {
+                    continue;
+                }
                 let charged = charge(&kind.show(&quota), &arrival);
                 let charged = charged.map_err(|why| forbidden(place, new, &why))?;
-                charges
-                    .extend(charged.filter(|_| !paid.contains(quota.key())).map(|it| (quota, it.to_value())));
+                charges.extend(charged.map(|it| (quota, it.to_value())));
             }
             if writer.dry_run || charges.is_empty() {
                 return Ok(Some(pending));

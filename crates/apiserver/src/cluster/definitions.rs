@@ -12,6 +12,11 @@ use crate::custom::names;
 use crate::registry::Kind;
 use crate::store::{Encoded, Pending};
 
+tokio::task_local! {
+    /// Set while a task accepts the names of definitions.
+    static ACCEPTING_NAMES: ();
+}
+
 impl Cluster {
     /// Sets whether the names of definitions are accepted as soon as they are stored. If not,
     /// definitions wait until a controller or a client accepts their names.
@@ -26,13 +31,16 @@ impl Cluster {
         }
     }
 
-    /// Returns a boxed future, because accepting names is itself a change of a definition and
-    /// recurses.
+    /// Returns a boxed future, because accepting names is itself a change of a definition, which
+    /// calls this function again.
     fn follow_definitions<'a>(&'a self, kind: &'a Kind) -> Pending<'a, ()> {
         Box::pin(async move {
             self.refresh_definitions();
-            if self.establishing.load(std::sync::atomic::Ordering::Relaxed) {
-                self.accept_names(kind).await;
+            // The call that is accepting names continues with the next definition itself. Otherwise
+            // the calls would nest as deep as there are definitions to accept.
+            let nested = ACCEPTING_NAMES.try_with(|()| ()).is_ok();
+            if !nested && self.establishing.load(std::sync::atomic::Ordering::Relaxed) {
+                ACCEPTING_NAMES.scope((), self.accept_names(kind)).await;
             }
         })
     }
@@ -82,13 +90,21 @@ impl Cluster {
     /// Accepts the names of every definition without conflicts, oldest first.
     async fn accept_names(&self, kind: &Kind) {
         let writer = Writer::server("kube-apiserver");
-        let catalog = self.catalog();
-        let mut waiting: Vec<_> = catalog.definitions().filter(|it| !it.is_settled()).collect();
-        waiting.sort_by_key(|it| it.version());
-        for definition in waiting {
-            if let Err(refusal) = self.settle_names(kind, definition.key(), &writer).await {
-                let name = definition.key().name();
-                tracing::warn!(definition = name, %refusal, "cannot accept the names of a definition");
+        let mut left = usize::MAX;
+        loop {
+            let catalog = self.catalog();
+            let mut waiting: Vec<_> = catalog.definitions().filter(|it| !it.is_settled()).collect();
+            // A definition that changes its names may release those that another one waits for.
+            if waiting.len() >= left {
+                return;
+            }
+            left = waiting.len();
+            waiting.sort_by_key(|it| it.version());
+            for definition in waiting {
+                if let Err(refusal) = self.settle_names(kind, definition.key(), &writer).await {
+                    let name = definition.key().name();
+                    tracing::warn!(definition = name, %refusal, "cannot accept the names of a definition");
+                }
             }
         }
     }

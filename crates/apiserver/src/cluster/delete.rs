@@ -1,6 +1,7 @@
 //! The delete verb: an object is removed at once, or when its finalizers are gone and its grace
 //! period is over.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -351,7 +352,8 @@ fn finalizers_after(kind: &Kind, object: &Value, options: &DeleteOptions) -> Vec
     let added = [(orphan, ORPHAN), (foreground, FOREGROUND)].into_iter().filter(|(wanted, _)| *wanted);
     let after: Vec<Value> = others.chain(added.map(|(_, name)| Value::from(name))).collect();
     // The same finalizers in another order are no change.
-    if after.len() == before.len() && after.iter().all(|it| before.contains(it)) {
+    let names: HashSet<&Value> = before.iter().collect();
+    if after.len() == before.len() && after.iter().all(|it| names.contains(it)) {
         before.to_vec()
     } else {
         after

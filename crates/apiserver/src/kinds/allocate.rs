@@ -143,19 +143,31 @@ fn allocated_ports(
     service_type: &str,
 ) -> Result<Vec<Value>, ApiError> {
     let mut ports = items(service, "/spec/ports").to_vec();
-    let balanced = service_type == "LoadBalancer" && flag(service, "/spec/allocateLoadBalancerNodePorts");
-    if service_type != "NodePort" && !balanced {
-        return Ok(ports);
-    }
+    let automatic = match service_type {
+        "NodePort" => true,
+        // A number that is asked for is allocated all the same.
+        "LoadBalancer" => flag(service, "/spec/allocateLoadBalancerNodePorts"),
+        _ => return Ok(ports),
+    };
     let held: HashSet<i64> = old
         .map(|old| items(old, "/spec/ports").iter().filter_map(|port| number(port, "/nodePort")).collect())
         .unwrap_or_default();
+    // Ports with the same number and different protocols share a node port, as the port 53 of a DNS
+    // server does (`initNodePorts`).
+    let mut shared: HashMap<Option<i64>, i64> = HashMap::new();
     for (index, port) in ports.iter_mut().enumerate() {
-        let wanted = number(port, "/nodePort").filter(|number| *number != 0);
-        if wanted.is_none_or(|wanted| !held.contains(&wanted)) {
-            let number = around.node_port(service, index, wanted)?;
-            port["nodePort"] = number.into();
-        }
+        let own = number(port, "/port");
+        let node_port = match number(port, "/nodePort").filter(|number| *number != 0) {
+            Some(wanted) if held.contains(&wanted) => wanted,
+            Some(wanted) => around.node_port(service, index, Some(wanted))?,
+            None if !automatic => continue,
+            None => match shared.get(&own).and_then(|it| around.node_port(service, index, Some(*it)).ok()) {
+                Some(same) => same,
+                None => around.node_port(service, index, None)?,
+            },
+        };
+        shared.entry(own).or_insert(node_port);
+        port["nodePort"] = node_port.into();
     }
     Ok(ports)
 }

@@ -583,7 +583,7 @@ fn services_cost_in_proportion_to_their_size() {
                     json!({ "type": "NodePort", "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": i + 1, "nodePort": 30_001 })) }),
                 )
             },
-            201,
+            422,
         ),
         (
             "changed node ports",

@@ -34,7 +34,7 @@ impl<K: Key> Shards<K> {
         if self.member.owns(&name) {
             return true;
         }
-        // A lease that lapsed between the two reads has made the key nobody's.
+        // After a lease that lapsed between the two reads, no member owns the key.
         if settled && self.member.is_settled() {
             return self.member.owns(&name);
         }

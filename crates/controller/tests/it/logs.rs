@@ -96,7 +96,11 @@ async fn a_failed_reconcile_logs_one_line_with_its_key_and_reason() {
     for (key, level, said) in [
         ("error", "WARN", "message=reconcile failed, retrying error=busy attempt=0 "),
         ("panic", "ERROR", "message=reconcile panicked, retrying panic=\"once\" attempt=0 "),
-        ("terminal", "ERROR", "message=reconcile failed permanently error=never attempt=0 "),
+        (
+            "terminal",
+            "ERROR",
+            "message=reconcile failed permanently error=never: the key is not retried attempt=0 ",
+        ),
         ("slow", "WARN", "message=reconcile timed out, retrying limit=1s attempt=0 "),
     ] {
         let its: Vec<_> = lines.iter().filter(|it| it.contains(&format!("key=\"default/{key}\""))).collect();

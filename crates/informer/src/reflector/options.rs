@@ -50,7 +50,7 @@ pub type Transform<T> = Arc<dyn Fn(T) -> T + Send + Sync>;
 /// # let url = server.url().parse()?;
 /// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let maps = SharedInformer::builder(Api::<ConfigMap>::all(client))
-///     .reflector(|it| it.without_watch_list().page_size(100).resync(Duration::from_secs(600)))
+///     .reflector(|it| it.without_watch_list().page_size(100).resync_every(Duration::from_secs(600)))
 ///     .build();
 /// maps.start();
 /// maps.synced().await?;

@@ -94,6 +94,9 @@ async fn a_collection_that_is_gone_ends_an_informer_without_revival() {
     let informer = SharedInformer::builder(live).revive_after(None).build();
     informer.start();
     let error = informer.synced().await.expect_err("the collection is gone");
-    assert!(error.to_string().starts_with("informer things ended before it was synced: gone"), "{error}");
+    assert!(
+        error.to_string().starts_with("informer things ended before it was synced: not served"),
+        "{error}"
+    );
     assert!(informer.is_stopped());
 }

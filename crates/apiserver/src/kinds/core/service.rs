@@ -216,6 +216,13 @@ fn service_ports(out: &mut FieldErrors, spec: &Value, kind: &str, headless: bool
             out.push(FieldError::with_value(path, FieldErrorKind::Duplicate, shown, ""));
         }
     }
+    let mut node_ports = HashSet::new();
+    for (index, port) in list.iter().enumerate() {
+        let Some(number) = number(port, "/nodePort").filter(|it| *it != 0) else { continue };
+        if !node_ports.insert((port.get("protocol"), number)) {
+            duplicate(out, &format!("spec.ports[{index}].nodePort"), &number.into());
+        }
+    }
 }
 
 /// Validates the new state of a service.

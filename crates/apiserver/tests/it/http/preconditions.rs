@@ -336,3 +336,39 @@ async fn a_token_is_requested_for_the_account_and_the_pods_that_use_it() {
     assert_eq!(request("a", json!({ "name": "b" })).await.error(), (422, why.to_owned()));
     assert_eq!(request("a", json!({ "namespace": "kube-system" })).await.code, 400);
 }
+
+#[tokio::test]
+async fn every_port_of_a_service_gets_a_node_port_of_its_own() {
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    let server = Server::start().await;
+    let port = |name: &str, number: u16, protocol: &str| json!({ "name": name, "port": number, "protocol": protocol });
+    let service = |name: &str, kind: &str, ports: Value| json!({ "metadata": { "name": name }, "spec": { "type": kind, "ports": ports } });
+    let node_ports = |made: &FullResponse| -> Vec<i64> {
+        let object = made.json();
+        let ports = object["spec"]["ports"].as_array().cloned().unwrap_or_default();
+        ports.iter().map(|it| it["nodePort"].as_i64().unwrap_or_default()).collect()
+    };
+    for kind in ["NodePort", "LoadBalancer"] {
+        let ports = json!([port("http", 80, "TCP"), port("https", 443, "TCP")]);
+        let made = server.post(SERVICES, service(&kind.to_lowercase(), kind, ports)).await;
+        let numbers = node_ports(&made);
+        assert!(made.code == 201 && numbers.len() == 2 && numbers[0] != numbers[1], "{made:?}");
+    }
+    let dns = json!([port("tcp", 53, "TCP"), port("udp", 53, "UDP")]);
+    let numbers = node_ports(&server.post(SERVICES, service("dns", "NodePort", dns)).await);
+    assert!(numbers[0] != 0 && numbers[0] == numbers[1], "{numbers:?}");
+    let mut fixed = json!([port("a", 1, "TCP"), port("b", 2, "TCP")]);
+    for index in [0, 1] {
+        fixed[index]["nodePort"] = 31_000.into();
+    }
+    let refused = server.post(SERVICES, service("equal", "NodePort", fixed)).await;
+    assert_eq!(refused.code, 422, "{refused:?}");
+    assert!(refused.text().contains("spec.ports[1].nodePort: Duplicate value: 31000"), "{refused:?}");
+    let mut own = json!([port("a", 1, "TCP")]);
+    own[0]["nodePort"] = 32_111.into();
+    let mut balanced = service("one", "LoadBalancer", own);
+    balanced["spec"]["allocateLoadBalancerNodePorts"] = false.into();
+    assert_eq!(server.post(SERVICES, balanced.clone()).await.code, 201);
+    balanced["metadata"]["name"] = "two".into();
+    assert_eq!(server.post(SERVICES, balanced).await.code, 422, "the port is taken");
+}

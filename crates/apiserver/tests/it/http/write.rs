@@ -329,3 +329,36 @@ async fn a_definition_with_rules_is_stored_with_a_warning_that_they_are_not_enfo
         "unchanged rules are not warned about again"
     );
 }
+
+#[tokio::test]
+async fn many_definitions_that_wait_for_the_names_of_one_are_accepted_at_once() {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    const WAITING: usize = 60;
+    let server = Server::start().await;
+    let definition = |plural: &str, short_names: Vec<String>| {
+        json!({ "metadata": { "name": format!("{plural}.example.com") },
+            "spec": { "group": "example.com", "scope": "Namespaced",
+                "names": { "plural": plural, "kind": format!("K{plural}"), "shortNames": short_names },
+                "versions": [{ "name": "v1", "served": true, "storage": true,
+                    "schema": { "openAPIV3Schema": { "type": "object" } } }] } })
+    };
+    let accepted = async |plural: &str| {
+        let object = server.get(&format!("{DEFINITIONS}/{plural}.example.com")).await.json();
+        let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|it| it["type"] == "NamesAccepted" && it["status"] == "True")
+    };
+    let all = (0..WAITING).map(|it| format!("s{it}")).collect();
+    assert_eq!(server.post(DEFINITIONS, definition("holders", all)).await.code, 201);
+    for index in 0..WAITING {
+        let made =
+            server.post(DEFINITIONS, definition(&format!("w{index}"), vec![format!("s{index}")])).await;
+        assert_eq!(made.code, 201, "{made:?}");
+        assert!(!accepted(&format!("w{index}")).await);
+    }
+    let freed = json!({ "spec": { "names": { "shortNames": [] } } });
+    let changed = server.merge(&format!("{DEFINITIONS}/holders.example.com"), freed).await;
+    assert_eq!(changed.code, 200, "{changed:?}");
+    for index in 0..WAITING {
+        assert!(accepted(&format!("w{index}")).await, "w{index}");
+    }
+}
