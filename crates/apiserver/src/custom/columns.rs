@@ -84,8 +84,8 @@ pub fn definitions(columns: &[Column]) -> Vec<Value> {
 /// Returns the cells of an object: its name, then one for each column, null if there is nothing to
 /// show.
 ///
-/// Cells after the first [`MAX_ROW_BYTES`] of text are null: each of many columns may show the whole
-/// object. The columns also share the number of values that one path may visit.
+/// Cells after the first 3 MiB of text are null: each of many columns may show the whole object.
+/// The columns also share the number of values that one path may visit.
 pub fn cells(object: &Value, columns: &[Column], now: Timestamp) -> Vec<Value> {
     let (mut bytes, mut visits) = (0, Visits::default());
     let name = object.pointer("/metadata/name").cloned().unwrap_or_else(|| Value::String(String::new()));

@@ -85,7 +85,7 @@ impl<K: View> Api<K> {
     /// Creates a handle on cluster-scoped objects, or on those of all namespaces.
     ///
     /// Objects of all namespaces can be listed and watched; for a single object, set its namespace
-    /// with [`Self::within`].
+    /// with [`Self::in_namespace`].
     pub fn all(client: Client) -> Self
     where
         <K::Of as Resource>::Scope: StaticScope,
