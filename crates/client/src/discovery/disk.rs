@@ -41,7 +41,7 @@ use super::model::Discovery;
 /// # });
 /// # let url = "http://localhost".parse()?;
 /// # let client = dogwatch_client::Client::from_service(url, "default", stack);
-/// let disk = DiskCache::new("/tmp/my-program/discovery", Duration::from_secs(6 * 60 * 60));
+/// let disk = DiskCache::new("cache/discovery", Duration::from_secs(6 * 60 * 60));
 /// let discovery = CachedDiscovery::on_disk(client, disk); // nothing is written yet
 /// # let _ = discovery;
 /// # Ok(())
@@ -86,7 +86,7 @@ impl DiskCache {
 ///
 /// use dogwatch_client::discovery::kubectl_directory;
 ///
-/// let parent = Path::new("/home/jane/.kube/cache/discovery");
+/// let parent = Path::new(".kube/cache/discovery");
 /// let directory = kubectl_directory(parent, &"https://10.0.0.1:6443".parse()?);
 /// assert_eq!(directory.parent(), Some(parent));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
