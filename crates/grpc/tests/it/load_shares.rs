@@ -176,7 +176,7 @@ async fn a_server_may_forbid_or_delay_a_retry() {
         let took = clock.until(|| traffic.pending() == 0).await;
         assert_eq!(traffic.failures().len(), 1);
         assert_eq!(asked.load(Ordering::SeqCst), attempts, "{pushback}");
-        let range = Duration::from_secs(least)..=Duration::from_secs(least + 5);
+        let range = Duration::from_secs(least)..=Duration::from_secs(least + 30);
         assert!(range.contains(&took), "{pushback}: {took:?}");
     }
 }

@@ -41,9 +41,9 @@ impl ManualClock {
         }
     }
 
-    /// Advances time until a condition holds that only depends on time, and returns the elapsed
-    /// time. For conditions that depend on responses of other threads, wait while time stands
-    /// still.
+    /// Advances time until a condition holds, and returns the elapsed time. Responses of other
+    /// threads get some time on the wall clock at each step, which may not be enough on a busy
+    /// machine: an upper bound of the elapsed time must leave room for that.
     ///
     /// # Panics
     /// Panics if it does not hold within an hour.
@@ -55,7 +55,10 @@ impl ManualClock {
                 "the condition did not hold within an hour"
             );
             self.advance(STEP).await;
-            for _ in 0..20 {
+            for _ in 0..100 {
+                if holds() {
+                    break;
+                }
                 yield_briefly().await;
             }
         }
