@@ -68,6 +68,7 @@ pub mod log;
 pub mod http;
 pub mod serving;
 pub mod controllers;
+#[path = "../../simulator/src/lib.rs"]
 pub mod simulators;
 mod server;
 
