@@ -1,18 +1,23 @@
-//! The health of the background loops: the controllers and simulators that run, the number of their
-//! panics, and the ones that are down.
+//! The health of the background loops: the controllers that run, the number of their panics, and
+//! the ones that are down; and the checks of components outside of the server.
 //!
 //! Written by their supervisor; read by `/readyz` and `/metrics`.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
+use std::fmt;
 
-/// The health of all controllers and simulators of a cluster.
-#[derive(Debug, Default)]
+/// The health of all controllers of a cluster.
+#[derive(Default)]
 pub struct BackgroundHealth {
     loops: Mutex<BTreeMap<&'static str, LoopHealth>>,
+    checks: Mutex<BTreeMap<String, ReadyCheck>>,
 }
 
-/// The health of one controller or simulator.
+/// Returns true if a component outside of the server is ready.
+pub(crate) type ReadyCheck = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// The health of one controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoopHealth {
@@ -23,7 +28,7 @@ pub struct LoopHealth {
 }
 
 impl BackgroundHealth {
-    /// Returns every controller and simulator that was started, by name.
+    /// Returns every controller that was started, by name.
     pub fn loops(&self) -> BTreeMap<&'static str, LoopHealth> {
         self.guard().clone()
     }
@@ -46,7 +51,23 @@ impl BackgroundHealth {
         health.panics = health.panics.saturating_add(1);
     }
 
+    /// Adds the check of a component, or replaces it.
+    pub(crate) fn add_check(&self, name: String, is_ready: ReadyCheck) {
+        self.checks.lock().insert(name, is_ready);
+    }
+
+    /// Returns the outcome of each added check, by name.
+    pub(crate) fn checks(&self) -> BTreeMap<String, bool> {
+        self.checks.lock().iter().map(|(name, is_ready)| (name.clone(), is_ready())).collect()
+    }
+
     fn guard(&self) -> MutexGuard<'_, BTreeMap<&'static str, LoopHealth>> {
         self.loops.lock()
+    }
+}
+
+impl fmt::Debug for BackgroundHealth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackgroundHealth").field("loops", &self.loops).finish_non_exhaustive()
     }
 }

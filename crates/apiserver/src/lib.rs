@@ -4,7 +4,7 @@
 //! request ─► authenticate ─► decode ─► default, own, prepare, validate ─► store ─► answer
 //!    (serving, http, auth)        (cluster: the verbs, kinds, custom)       │
 //!                       lists and watches (reading) ◄───────────────────────┤
-//!                       controllers, simulators ◄───────────────────────────┘
+//!                       controllers ◄───────────────────────────────────────┘
 //! ```
 //!
 //! [`ApiServer`] is the entry point: start one in a test, fork it, inject [`faults`], and inspect
@@ -68,8 +68,6 @@ pub mod log;
 pub mod http;
 pub mod serving;
 pub mod controllers;
-#[path = "../../simulator/src/lib.rs"]
-pub mod simulators;
 mod server;
 
 pub use api_error::{ApiError, FieldError, FieldErrorKind};

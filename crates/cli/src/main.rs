@@ -12,6 +12,7 @@ mod connection;
 mod advice;
 mod survey;
 mod target;
+mod simulation;
 mod demo;
 mod serve;
 mod resolve;

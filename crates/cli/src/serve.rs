@@ -12,11 +12,11 @@ use std::time::Duration;
 use anyhow::Context;
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::controllers::Controllers;
-use dogwatch_apiserver::simulators::Simulators;
+use dogwatch_simulator::{Settings, Simulator};
 use secrecy::SecretString;
 
 use crate::connection::secret;
-use crate::signals;
+use crate::{signals, simulation};
 
 const EXAMPLES: &str = "\
 All data is in memory and lost when the server exits. It prints one line to stdout, `ready URL`, when it is ready; Ctrl-C
@@ -109,7 +109,8 @@ pub(crate) struct Options {
     /// Expose the fault-injection API under /_dogwatch/faults.
     #[arg(long)]
     admin: bool,
-    /// Generate the same uids and names in every run, and start the clock in 2026.
+    /// Generate the same uids and names for the same requests in the same order, and start the
+    /// clock in 2026.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 }
@@ -120,7 +121,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     let end = signals::shutdown().context("cannot listen for signals")?;
     let kubeconfig_out = options.kubeconfig_out.clone();
     let is_local_only = options.bind.ip().is_unspecified() && options.advertise.is_none();
-    let server = start(options).await?;
+    let (server, simulator) = start(options).await?;
     if let Some(file) = kubeconfig_out {
         let kubeconfig = server.kubeconfig();
         let written = tokio::task::spawn_blocking({
@@ -139,22 +140,18 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
         let _ = writeln!(io::stderr(), "try it: kubectl --server {} get namespaces", server.url());
     }
     end.await;
+    if let Some(simulator) = simulator {
+        simulator.stop().await;
+    }
     server.stop().await;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn start(options: Options) -> anyhow::Result<ApiServer> {
+async fn start(options: Options) -> anyhow::Result<(ApiServer, Option<Simulator>)> {
     let token = token(&options)?;
     // Nothing in this process reads the request log.
-    let mut builder = ApiServer::builder()
-        .bind(options.bind)
-        .tls(options.tls)
-        .simulators(options.simulate)
-        .fault_admin(options.admin)
-        .request_log(0);
-    if options.simulate_nodes {
-        builder = builder.simulate(Simulators::only_nodes());
-    }
+    let mut builder =
+        ApiServer::builder().bind(options.bind).tls(options.tls).fault_admin(options.admin).request_log(0);
     let mut controllers =
         if options.no_controllers { Controllers::of_server() } else { Controllers::default() };
     controllers.history = Some(HISTORY);
@@ -168,7 +165,14 @@ async fn start(options: Options) -> anyhow::Result<ApiServer> {
     if let Some(seed) = options.seed {
         builder = builder.seed(seed);
     }
-    Ok(builder.start().await?)
+    let server = builder.start().await?;
+    let settings = match (options.simulate, options.simulate_nodes) {
+        (false, false) => None,
+        (true, _) => Some(Settings::default()),
+        (_, true) => Some(Settings::only_nodes()),
+    };
+    let simulator = settings.map(|it| simulation::start(&server, it, options.seed)).transpose()?;
+    Ok((server, simulator))
 }
 
 /// Returns the administrator's token: from a flag, or else from the variable.

@@ -137,6 +137,7 @@ pub struct Client {
     inner: Arc<Inner>,
     /// The impersonated user of requests that set none; `None` means the one of the settings.
     acting_as: Option<Arc<Impersonation>>,
+    warnings: Arc<dyn WarningHandler>,
 }
 
 /// An opaque value that distinguishes clients that exist at the same time; see
@@ -178,7 +179,6 @@ struct Inner {
     timeout: Option<Duration>,
     max_retries: u32,
     max_response_bytes: usize,
-    warnings: Arc<dyn WarningHandler>,
     backoff: Option<ServerBackoff>,
     /// The number of failures in a row, for `backoff`.
     failures: AtomicU32,
@@ -305,7 +305,23 @@ impl Client {
     /// turns impersonation off.
     #[must_use]
     pub fn acting_as(&self, who: Impersonation) -> Self {
-        Self { inner: Arc::clone(&self.inner), acting_as: Some(Arc::new(who)) }
+        Self { acting_as: Some(Arc::new(who)), ..self.clone() }
+    }
+
+    /// Returns a client with another handler of the server's warnings, sharing connections,
+    /// credentials and limits with this one.
+    ///
+    /// ```
+    /// use dogwatch_client::{Client, Config, IgnoreWarnings};
+    ///
+    /// let client = Client::new(Config::new("http://localhost:8080".parse()?))?;
+    /// let quiet = client.with_warnings(IgnoreWarnings); // for a deprecated API, for example
+    /// assert_eq!(quiet.identity(), client.identity());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_warnings(&self, handler: impl WarningHandler) -> Self {
+        Self { warnings: Arc::new(handler), ..self.clone() }
     }
 
     /// Returns a value that identifies this client: equal for clones, different for a client with
@@ -467,7 +483,7 @@ impl Client {
             }
         };
         let (parts, body) = response.into_parts();
-        warning::parse(&parts.headers).iter().for_each(|it| self.inner.warnings.warn(it));
+        warning::parse(&parts.headers).iter().for_each(|it| self.warnings.warn(it));
         let count = |failures| Some(ServerBackoff::count(failures, parts.status));
         let _ = self.inner.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
         let outcome =
@@ -610,6 +626,7 @@ impl ClientBuilder {
         server.set_fragment(None);
         Client {
             acting_as: None,
+            warnings: self.warnings,
             inner: Arc::new(Inner {
                 metrics_recorder: RequestMetrics::new(host),
                 service,
@@ -619,7 +636,6 @@ impl ClientBuilder {
                 timeout: self.config.timeout,
                 max_retries: self.max_retries,
                 max_response_bytes: self.max_response_bytes,
-                warnings: self.warnings,
                 backoff: self.backoff,
                 failures: AtomicU32::new(0),
             }),

@@ -22,16 +22,19 @@
 //! [`ApiServer`] has everything else: forks, fault injection, a request log, YAML to begin with.
 
 use std::fmt;
+use std::sync::Arc;
 
 use dogwatch_client::api::StaticScope;
 use dogwatch_client::{Api, Client, Config, Error, UntilError, conditions};
 use dogwatch_core::{Object, ResourceType, WriteParams};
+use dogwatch_simulator::{Simulator, SimulatorBuilder};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::{CustomResourceExt, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use dogwatch_apiserver::{ApiServer, ApiServerBuilder, StartError, faults, log};
+pub use dogwatch_simulator as simulator;
 
 /// A server in this process and a client for it.
 ///
@@ -88,7 +91,8 @@ pub enum TestClusterError {
 
 /// Starts an empty cluster without simulated nodes and pods.
 ///
-/// Use [`TestCluster::start`] to choose otherwise.
+/// Use [`TestCluster::start`] for other settings, and [`TestCluster::simulator`] for nodes on which
+/// pods become ready.
 ///
 /// # Errors
 /// If the server does not start.
@@ -138,6 +142,27 @@ impl TestCluster {
     /// Returns the server, for faults, the request log and the kubeconfig.
     pub fn server(&self) -> &ApiServer {
         &self.server
+    }
+
+    /// Returns the builder of a simulator of nodes and workloads, on the clock of the server.
+    ///
+    /// ```
+    /// use dogwatch::k8s_openapi::api::core::v1::Node;
+    /// use dogwatch::{Api, testing};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let cluster = testing::cluster().await?;
+    /// let simulator = cluster.simulator().nodes(1).start(); // until it is dropped
+    /// let nodes = Api::<Node>::all(cluster.client());
+    /// nodes.wait_for("node-1", |node: Option<&Node>| node.is_some()).await?;
+    /// # simulator.stop().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn simulator(&self) -> SimulatorBuilder {
+        let cluster = Arc::clone(self.server.cluster());
+        Simulator::builder(self.client()).clock(move || cluster.source().now())
     }
 
     /// Creates an object in its own namespace, or in `default` if it names none. Returns it as

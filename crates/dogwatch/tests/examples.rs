@@ -92,7 +92,7 @@ fn every_example_is_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_prints_what_it_should() {
-    let base = ApiServer::builder().simulators(false).yaml(OBJECTS).start().await.unwrap();
+    let base = ApiServer::builder().yaml(OBJECTS).start().await.unwrap();
     for run in RUNS.iter().filter(|it| it.is_built()) {
         run.check(&base).await;
     }

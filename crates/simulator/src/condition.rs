@@ -2,21 +2,21 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::json_access::{items, text};
+use crate::json_access::{items, text};
 
 /// Returns the condition of a type.
-pub(super) fn find<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+pub(crate) fn find<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     items(object, "/status/conditions").iter().find(|it| text(it, "/type") == kind)
 }
 
 /// Returns true if a condition is true.
-pub(super) fn is_true(object: &Value, kind: &str) -> bool {
+pub(crate) fn is_true(object: &Value, kind: &str) -> bool {
     find(object, kind).is_some_and(|it| text(it, "/status") == "True")
 }
 
 /// Sets a condition in a list. Its transition time changes only with its status. Reason and message
 /// may be empty.
-pub(super) fn set(list: &mut Vec<Value>, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
+pub(crate) fn set(list: &mut Vec<Value>, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
     let known = list.iter().position(|it| text(it, "/type") == kind);
     let since = known.map(|at| &list[at]).filter(|it| text(it, "/status") == status);
     let since = since.map_or(now, |it| text(it, "/lastTransitionTime")).to_owned();

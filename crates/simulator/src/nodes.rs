@@ -3,59 +3,107 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dogwatch_client::Error;
+use dogwatch_controller::{BoxError, Context};
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
-use crate::api_error::ApiError;
-use crate::cluster::{Cluster, ObjectRef, Writer};
-use crate::controllers::{builtin, writer};
-use crate::kinds::json_access::{items, text};
+use crate::caches::Caches;
+use crate::collection::{Collection, Writer};
+use crate::environment::Environment;
+use crate::json_access::{items, text};
+use crate::object::JsonObject;
+
+/// The name of the component.
+pub(crate) const NAME: &str = "nodes";
 
 /// The duration of a node lease in seconds: the default of `NodeLeaseDurationSeconds` in
 /// k8s.io/kubernetes v1.36.4 pkg/kubelet/apis/config/v1beta1/defaults.go.
 const LEASE_SECONDS: u32 = 40;
 
-/// Registers the nodes and renews their leases. Never returns.
-pub(super) async fn run(cluster: Arc<Cluster>, count: usize, heartbeat: Option<Duration>) {
-    let writer = writer("kubelet", "kubelet");
-    for index in 1..=count {
-        if let Err(refusal) = register(&cluster, index, &writer).await {
-            tracing::warn!(node = index, %refusal, "cannot register a node");
-        }
+/// Registers nodes and renews their leases.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    nodes: Collection<JsonObject>,
+    leases: Collection<JsonObject>,
+    environment: Arc<Environment>,
+}
+
+impl Nodes {
+    pub(crate) fn new(caches: &Caches, environment: &Arc<Environment>) -> Self {
+        Self { nodes: caches.nodes.get(), leases: caches.leases.get(), environment: Arc::clone(environment) }
     }
-    let Some(period) = heartbeat else { return std::future::pending().await };
-    loop {
+
+    /// Registers the nodes and renews their leases. Sets `registered` after the first attempt to
+    /// register each of them. Returns only if a node cannot be registered.
+    pub(crate) async fn run(
+        self,
+        count: usize,
+        heartbeat: Option<Duration>,
+        registered: watch::Sender<bool>,
+    ) -> Result<(), BoxError> {
+        let mut failed = None;
         for index in 1..=count {
-            if let Err(refusal) = renew(&cluster, &name(index), &writer).await {
-                tracing::debug!(node = index, %refusal, "cannot renew a lease");
+            if let Err(error) = self.register(index).await {
+                failed = failed.or(Some(error));
             }
         }
-        tokio::time::sleep(period).await;
+        registered.send_replace(true);
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        let Some(period) = heartbeat else { return std::future::pending().await };
+        loop {
+            for index in 1..=count {
+                if let Err(error) = self.renew(&name(index)).await {
+                    tracing::debug!(node = index, %error, "cannot renew a lease");
+                }
+            }
+            tokio::time::sleep(period).await;
+        }
+    }
+
+    async fn register(&self, index: usize) -> Result<(), Error> {
+        let (context, key) = (Context::detached(), ObjectKey::cluster(&name(index)));
+        let writer = Writer { manager: "kubelet", context: &context };
+        if self.nodes.live(&key).await?.is_none() {
+            self.nodes.create(node(index), writer).await?;
+        }
+        let status = status(index, &self.environment.stamp());
+        let report = |it: &mut Value| {
+            let known = it["status"]["nodeInfo"]["kubeletVersion"].as_str().is_some_and(|it| !it.is_empty());
+            if !known {
+                it["status"] = status.clone();
+            }
+            !known
+        };
+        self.nodes.change_live(&key, "status", writer, report).await?;
+        self.nodes.change_live(&key, "", writer, admit).await?;
+        Ok(())
+    }
+
+    async fn renew(&self, node: &str) -> Result<(), Error> {
+        let (context, key) = (Context::detached(), ObjectKey::namespaced("kube-node-lease", node));
+        let writer = Writer { manager: "kubelet", context: &context };
+        let now = self.environment.now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        let spec = json!({ "holderIdentity": node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now });
+        let renewed = |it: &mut Value| {
+            it["spec"] = spec.clone();
+            true
+        };
+        if self.leases.change_live(&key, "", writer, renewed).await?.is_some() {
+            return Ok(());
+        }
+        let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": node, "namespace": "kube-node-lease" }, "spec": spec });
+        self.leases.create(lease, writer).await?;
+        Ok(())
     }
 }
 
 fn name(index: usize) -> String {
     format!("node-{index}")
-}
-
-async fn register(cluster: &Cluster, index: usize, writer: &Writer) -> Result<(), ApiError> {
-    let kind = builtin(cluster, "", "v1", "nodes");
-    let name = name(index);
-    let key = ObjectKey::cluster(&name);
-    if cluster.get(&kind, &key).is_none() {
-        cluster.add(node(index), writer).await?;
-    }
-    let status = status(index, &cluster.source().stamp());
-    let report = |it: &mut Value| {
-        let known = it["status"]["nodeInfo"]["kubeletVersion"].as_str().is_some_and(|it| !it.is_empty());
-        if !known {
-            it["status"] = status.clone();
-        }
-        !known
-    };
-    cluster.change(&ObjectRef::of(&kind, &key).part("status"), writer, report).await?;
-    cluster.change(&ObjectRef::of(&kind, &key), writer, admit).await?;
-    Ok(())
 }
 
 /// Removes the taint that keeps pods off a node that is not ready. Returns true if that changed
@@ -119,24 +167,6 @@ fn status(index: usize, now: &str) -> Value {
 /// Returns the address of a node, in a network that is not routed.
 fn address(index: usize) -> String {
     format!("172.18.{}.{}", (index + 1) / 250, (index + 1) % 250)
-}
-
-async fn renew(cluster: &Cluster, node: &str, writer: &Writer) -> Result<(), ApiError> {
-    let kind = builtin(cluster, "coordination.k8s.io", "v1", "leases");
-    let key = ObjectKey::namespaced("kube-node-lease", node);
-    let now = cluster.source().now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
-    let spec = json!({ "holderIdentity": node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now });
-    let renewed = |it: &mut Value| {
-        it["spec"] = spec.clone();
-        true
-    };
-    if cluster.change(&ObjectRef::of(&kind, &key), writer, renewed).await?.is_some() {
-        return Ok(());
-    }
-    let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": { "name": node, "namespace": "kube-node-lease" }, "spec": spec });
-    cluster.add(lease, writer).await?;
-    Ok(())
 }
 
 #[cfg(test)]

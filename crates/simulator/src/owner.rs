@@ -3,26 +3,26 @@
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
-use crate::kinds::json_access::{flag, items, text};
+use crate::json_access::{flag, items, text};
 
 /// Returns the reference to the controller of an object, if it has one.
-pub(super) fn controller(object: &Value) -> Option<&Value> {
+pub(crate) fn controller(object: &Value) -> Option<&Value> {
     items(object, "/metadata/ownerReferences").iter().find(|it| flag(it, "/controller"))
 }
 
 /// Returns the key of an object's controller, if that is of this kind.
-pub(super) fn controller_key(object: &Value, kind: &str) -> Option<ObjectKey> {
+pub(crate) fn controller_key(object: &Value, kind: &str) -> Option<ObjectKey> {
     let owner = controller(object).filter(|it| text(it, "/kind") == kind)?;
     ObjectKey::from_parts(Some(text(object, "/metadata/namespace")), text(owner, "/name")).ok()
 }
 
 /// Returns true if this object is the controller of another.
-pub(super) fn controls(owner: &Value, object: &Value) -> bool {
+pub(crate) fn controls(owner: &Value, object: &Value) -> bool {
     controller(object).is_some_and(|it| text(it, "/uid") == text(owner, "/metadata/uid"))
 }
 
 /// Returns a reference that makes an object the controller of another.
-pub(super) fn reference(owner: &Value) -> Value {
+pub(crate) fn reference(owner: &Value) -> Value {
     json!({
         "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
         "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
@@ -31,7 +31,7 @@ pub(super) fn reference(owner: &Value) -> Value {
 
 /// Makes an object the controller of another, which must have none. Returns true if that changed
 /// anything.
-pub(super) fn adopt(owner: &Value, object: &mut Value) -> bool {
+pub(crate) fn adopt(owner: &Value, object: &mut Value) -> bool {
     if controller(object).is_some() || is_deleting(object) {
         return false;
     }
@@ -42,7 +42,7 @@ pub(super) fn adopt(owner: &Value, object: &mut Value) -> bool {
 }
 
 /// Removes an object from its controller. Returns true if that changed anything.
-pub(super) fn release(owner: &Value, object: &mut Value) -> bool {
+pub(crate) fn release(owner: &Value, object: &mut Value) -> bool {
     if !controls(owner, object) {
         return false;
     }
@@ -54,12 +54,12 @@ pub(super) fn release(owner: &Value, object: &mut Value) -> bool {
 }
 
 /// Returns true if an object is being deleted.
-pub(super) fn is_deleting(object: &Value) -> bool {
-    crate::kinds::json_access::at(object, "/metadata/deletionTimestamp").is_some()
+pub(crate) fn is_deleting(object: &Value) -> bool {
+    crate::json_access::at(object, "/metadata/deletionTimestamp").is_some()
 }
 
 /// Returns the key of an object.
-pub(super) fn key_of(object: &Value) -> Option<ObjectKey> {
+pub(crate) fn key_of(object: &Value) -> Option<ObjectKey> {
     ObjectKey::from_parts(Some(text(object, "/metadata/namespace")), text(object, "/metadata/name")).ok()
 }
 

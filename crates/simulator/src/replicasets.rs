@@ -1,70 +1,47 @@
 //! ReplicaSets: creates and deletes pods to reach the desired number.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch_core::ObjectKey;
+use dogwatch_client::Error;
+use dogwatch_controller::{Action, Context, Controller, ControllerBuilder, Reconciler};
+use dogwatch_core::{DeleteParams, LabelSelector, Object, ObjectKey};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::decoded_cache::{DecodedCache, FromStored};
-use super::owner::{adopt, controller, controller_key, is_deleting, key_of, reference, release};
-use super::selector::{of_labels, of_workload};
-use super::{condition, owner};
-use crate::api_error::ApiError;
-use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Writer};
-use crate::controllers::reconcile::{Next, Reconciler};
-use crate::controllers::recorder::{Event, record};
-use crate::controllers::{builtin, writer};
-use crate::kinds::json_access::{entries, number, text};
-use crate::store::{CollectionName, Encoded};
+use crate::caches::Caches;
+use crate::collection::{Collection, Writer};
+use crate::component::Component;
+use crate::condition;
+use crate::environment::Environment;
+use crate::index::{CONTROLLER, ORPHAN, SELECTOR, anchor, labels};
+use crate::json_access::{entries, items, number, text};
+use crate::object::{JsonObject, Pod};
+use crate::owner::{adopt, controller_key, is_deleting, key_of, reference, release};
+use crate::recorder::{Event, Recorder};
+use crate::selector::{of_labels, of_workload};
+
+/// The name of the component.
+const NAME: &str = "replicaset-controller";
+const MANAGER: &str = "kube-controller-manager";
 
 /// The largest number of pods that are created at once: `BurstReplicas` in k8s.io/kubernetes
 /// v1.36.4 pkg/controller/replicaset/replica_set.go.
 const BURST: usize = 500;
 
 /// Keeps ReplicaSets at their size.
-#[derive(Debug, Default)]
-pub(super) struct ReplicaSets {
-    pods: DecodedCache<Pod>,
-}
-
-/// The relevant facts of a pod. A set of 10,000 pods is counted whenever some of them have changed,
-/// so their JSON is decoded only once per version.
 #[derive(Debug)]
-struct Pod {
-    object: Encoded,
-    /// Its set, if a ReplicaSet is its controller.
-    set: Option<ObjectKey>,
-    /// The uid of its controller, of any kind.
-    controller: Option<String>,
-    is_deleting: bool,
-    has_ended: bool,
-    /// The time since when it is ready, as far as it is known; `None` if it is not ready.
-    ready: Option<Option<Timestamp>>,
-}
-
-impl FromStored for Pod {
-    fn read(object: &Encoded) -> Self {
-        let pod = object.to_value();
-        let ready = condition::find(&pod, "Ready").filter(|it| text(it, "/status") == "True");
-        Self {
-            set: controller_key(&pod, "ReplicaSet"),
-            controller: controller(&pod).map(|it| text(it, "/uid").to_owned()),
-            is_deleting: is_deleting(&pod),
-            has_ended: matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed"),
-            ready: ready.map(|it| text(it, "/lastTransitionTime").parse().ok()),
-            object: object.clone(),
-        }
-    }
-}
-
-impl Pod {
-    fn is_active(&self) -> bool {
-        !self.has_ended && !self.is_deleting
-    }
+pub(crate) struct ReplicaSets {
+    sets: Collection<JsonObject>,
+    pods: Collection<Pod>,
+    recorder: Recorder,
+    environment: Arc<Environment>,
+    /// The uids of the pods of each set that were deleted, while the cache does not show it. The response
+    /// to the deletion of a pod that is gone at once may not have a version to wait for.
+    deleted: Mutex<HashMap<ObjectKey, HashSet<String>>>,
 }
 
 /// The actions for a ReplicaSet.
@@ -80,89 +57,114 @@ struct Plan {
     again: Option<Duration>,
 }
 
+impl ReplicaSets {
+    pub(crate) fn new(caches: &Caches, recorder: &Recorder, environment: &Arc<Environment>) -> Self {
+        Self {
+            sets: caches.replica_sets.get(),
+            pods: caches.pods.get(),
+            recorder: recorder.clone(),
+            environment: Arc::clone(environment),
+            deleted: Mutex::default(),
+        }
+    }
+
+    /// Returns the pods that a set has or may adopt.
+    fn candidates(&self, key: &ObjectKey, set: &Value, selector: &LabelSelector) -> Vec<Arc<Pod>> {
+        let mut pods = self.pods.found(CONTROLLER, text(set, "/metadata/uid"));
+        pods.extend(self.pods.found(ORPHAN, &anchor(key.namespace().unwrap_or_default(), selector)));
+        let mut deleted = self.deleted.lock();
+        if let Some(known) = deleted.get_mut(key) {
+            let shown: HashSet<&str> =
+                pods.iter().filter(|it| !it.is_deleting).map(|it| it.header().uid).collect();
+            known.retain(|it| shown.contains(it.as_str()));
+            pods.retain(|it| !known.contains(it.header().uid));
+        }
+        deleted.retain(|it, uids| it != key || !uids.is_empty());
+        pods
+    }
+
+    async fn execute(
+        &self,
+        key: &ObjectKey,
+        set: &Value,
+        plan: &Plan,
+        writer: Writer<'_>,
+    ) -> Result<(), Error> {
+        for pod in &plan.adopt {
+            self.pods.change(pod, "", writer, |it| adopt(set, it)).await?;
+        }
+        for pod in &plan.release {
+            self.pods.change(pod, "", writer, |it| release(set, it)).await?;
+        }
+        for _ in 0..plan.create.min(BURST) {
+            let created = self.pods.create(pod(set), writer).await?;
+            let event = Event::normal("SuccessfulCreate", format!("Created pod: {}", created.header().name));
+            self.recorder.record(NAME, set, event).await;
+        }
+        for pod in &plan.delete {
+            let uid = self.pods.get(pod).map(|it| it.header().uid.to_owned());
+            let deleted = self.pods.delete(pod, &DeleteParams::default(), writer).await?;
+            if let Some(uid) = uid {
+                self.deleted.lock().entry(key.clone()).or_default().insert(uid);
+            }
+            if deleted {
+                let event = Event::normal("SuccessfulDelete", format!("Deleted pod: {}", pod.name()));
+                self.recorder.record(NAME, set, event).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Component for ReplicaSets {
+    const NAME: &'static str = NAME;
+
+    /// Returns the controller, which processes the set of a pod, before and after a change; for a
+    /// pod without one, the sets whose selector matches.
+    fn watch(&self) -> ControllerBuilder<ObjectKey> {
+        let sets = self.sets.clone();
+        let owners = move |pod: &Pod| -> Vec<ObjectKey> {
+            if pod.controller.is_some() {
+                return controller_key(pod, "ReplicaSet").into_iter().collect();
+            }
+            let header = pod.header();
+            let candidates = labels(&header).into_iter().flat_map(|it| sets.found(SELECTOR, &it));
+            let selects =
+                |set: &Arc<JsonObject>| of_workload(set).is_some_and(|it| it.matches(header.labels));
+            candidates.filter(selects).filter_map(|it| it.key()).collect()
+        };
+        Controller::of(&self.sets.informer).watches(&self.pods.informer, owners)
+    }
+}
+
 impl Reconciler for ReplicaSets {
-    fn name(&self) -> &'static str {
-        "replicaset-controller"
-    }
+    type Error = Error;
 
-    fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
-        let pods = builtin(cluster, "", "v1", "pods");
-        vec![builtin(cluster, "apps", "v1", "replicasets").collection.clone(), pods.collection.clone()]
-    }
-
-    /// Returns the set of a pod, before and after a change; for a pod without one, the sets whose
-    /// selector matches.
-    fn touched(
-        &mut self,
-        cluster: &Cluster,
-        collection: &CollectionName,
-        before: Option<&Encoded>,
-        after: Option<&Encoded>,
-    ) -> Vec<ObjectKey> {
-        if &**collection != "/pods" {
-            return after.map(|it| it.key().clone()).into_iter().collect();
-        }
-        let sides = [before, after].into_iter().flatten().map(|it| self.pods.value(it)).collect::<Vec<_>>();
-        if let (Some(before), None) = (before, after) {
-            self.pods.forget(before.key());
-        }
-        let mut touched: Vec<ObjectKey> = sides.iter().filter_map(|it| it.set.clone()).collect();
-        if let Some(orphan) = sides.last().filter(|it| after.is_some() && it.controller.is_none()) {
-            let kind = builtin(cluster, "apps", "v1", "replicasets");
-            let sets = cluster.list(&kind, orphan.object.key().namespace());
-            let wants = |set: &Value| of_workload(set).is_some_and(|it| it.matches(orphan.object.labels()));
-            touched.extend(sets.iter().map(|it| it.to_value()).filter(wants).filter_map(|it| key_of(&it)));
-        }
-        touched
-    }
-
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
-        let kind = builtin(cluster, "apps", "v1", "replicasets");
-        let Some(set) = cluster.get(&kind, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
-        let pods = self.pods.all(cluster, &builtin(cluster, "", "v1", "pods"), key.namespace());
-        let plan = decide(&set, &pods, cluster.source().now());
-        let writer = writer("replicaset-controller", "kube-controller-manager");
-        let failed = execute(cluster, &set, &plan, &writer).await.err();
-        let now = cluster.source().stamp();
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, Error> {
+        let Some(set) = self.sets.get(key) else {
+            self.deleted.lock().remove(key);
+            return Ok(Action::Done);
+        };
+        let Some(selector) = of_workload(&set) else { return Ok(Action::Done) };
+        let writer = Writer { manager: MANAGER, context };
+        let plan = decide(&set, &selector, &self.candidates(key, &set, &selector), self.environment.now());
+        let failed = self.execute(key, &set, &plan, writer).await.err();
+        let failure =
+            failed.as_ref().map(|it| it.status().map_or_else(|| it.to_string(), |it| it.message.clone()));
+        let now = self.environment.stamp();
         let report = |it: &mut Value| {
             let same = text(it, "/metadata/uid") == text(&set, "/metadata/uid");
-            let status = with_failure(&plan.status, failed.as_ref(), plan.create > 0, &now);
+            let status = with_failure(&plan.status, failure.as_deref(), plan.create > 0, &now);
             let changed = same && it["status"] != status;
             it["status"] = status;
             changed
         };
-        cluster.change(&ObjectRef::of(&kind, key).part("status"), &writer, report).await?;
+        self.sets.change(key, "status", writer, report).await?;
         match failed {
-            Some(refusal) => Err(refusal),
-            None => Ok(plan.again.map_or_else(Next::touch, Next::after)),
+            Some(error) => Err(error),
+            None => Ok(plan.again.map_or(Action::Done, Action::RequeueAfter)),
         }
     }
-}
-
-async fn execute(cluster: &Cluster, set: &Value, plan: &Plan, writer: &Writer) -> Result<(), ApiError> {
-    let kind = builtin(cluster, "", "v1", "pods");
-    for key in &plan.adopt {
-        cluster.change(&ObjectRef::of(&kind, key), writer, |it| adopt(set, it)).await?;
-    }
-    for key in &plan.release {
-        cluster.change(&ObjectRef::of(&kind, key), writer, |it| release(set, it)).await?;
-    }
-    for _ in 0..plan.create.min(BURST) {
-        let created = cluster.add(pod(set), writer).await?;
-        let name = text(&created.object.to_value(&kind), "/metadata/name").to_owned();
-        let event = Event::normal("SuccessfulCreate", format!("Created pod: {name}"));
-        record(cluster, writer, set, &event).await;
-    }
-    for key in &plan.delete {
-        match cluster.delete(&ObjectRef::of(&kind, key), &DeleteOptions::default(), writer).await {
-            Err(refusal) if refusal.0.code != 404 => return Err(refusal),
-            _ => {
-                let event = Event::normal("SuccessfulDelete", format!("Deleted pod: {}", key.name()));
-                record(cluster, writer, set, &event).await;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Returns a new pod of a set.
@@ -178,10 +180,7 @@ fn pod(set: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] })
 }
 
-fn decide(set: &Value, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
-    let Some(selector) = of_workload(set) else {
-        return Plan { status: set["status"].clone(), ..Plan::default() };
-    };
+fn decide(set: &Value, selector: &LabelSelector, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     let (deleting, uid) = (is_deleting(set), text(set, "/metadata/uid"));
     let (mut claimed, mut plan) = (Vec::new(), Plan::default());
     for pod in pods {
@@ -190,11 +189,11 @@ fn decide(set: &Value, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
         if !owned && pod.controller.is_some() {
             continue;
         }
-        match (owned, selector.matches(pod.object.labels())) {
-            (true, false) if !deleting => plan.release.push(pod.object.key().clone()),
+        match (owned, selector.matches(pod.header().labels)) {
+            (true, false) if !deleting => plan.release.extend(pod.key()),
             (true, _) => claimed.push(&**pod),
             (false, true) if pod.is_active() && !deleting => {
-                plan.adopt.push(pod.object.key().clone());
+                plan.adopt.extend(pod.key());
                 claimed.push(&**pod);
             }
             _ => {}
@@ -216,16 +215,15 @@ fn decide(set: &Value, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
 /// Returns the pods of a set in the order in which they are deleted, as `ActivePodsWithRanks` in
 /// k8s.io/kubernetes v1.36.4 pkg/controller/controller_utils.go sorts them.
 fn deletion_order(pods: &[&Pod]) -> Vec<ObjectKey> {
-    let pods: Vec<Value> = pods.iter().map(|it| it.object.to_value()).collect();
     let mut on_node: HashMap<&str, usize> = HashMap::new();
-    for pod in &pods {
-        *on_node.entry(text(pod, "/spec/nodeName")).or_default() += 1;
+    for pod in pods {
+        *on_node.entry(pod.node()).or_default() += 1;
     }
     let cost = |pod: &Value| -> i64 {
         let pointer = "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost";
         text(pod, pointer).parse().unwrap_or(0)
     };
-    let mut ranked: Vec<&Value> = pods.iter().collect();
+    let mut ranked: Vec<&Value> = pods.iter().map(|it| &***it).collect();
     ranked.sort_by_cached_key(|pod| {
         let node = text(pod, "/spec/nodeName");
         let phase = match text(pod, "/status/phase") {
@@ -235,7 +233,7 @@ fn deletion_order(pods: &[&Pod]) -> Vec<ObjectKey> {
         };
         let ready = condition::find(pod, "Ready").filter(|it| text(it, "/status") == "True");
         let since = ready.map(|it| text(it, "/lastTransitionTime").to_owned());
-        let restarts = crate::kinds::json_access::items(pod, "/status/containerStatuses");
+        let restarts = items(pod, "/status/containerStatuses");
         let restarts = restarts.iter().filter_map(|it| number(it, "/restartCount")).max();
         (
             (!node.is_empty(), phase, ready.is_some(), cost(pod)),
@@ -245,7 +243,7 @@ fn deletion_order(pods: &[&Pod]) -> Vec<ObjectKey> {
             text(pod, "/metadata/name").to_owned(),
         )
     });
-    ranked.into_iter().filter_map(owner::key_of).collect()
+    ranked.into_iter().filter_map(key_of).collect()
 }
 
 /// Returns the status of a set, and the time until the next pod counts as available.
@@ -255,7 +253,7 @@ fn status(set: &Value, active: &[&Pod], terminating: usize, now: Timestamp) -> (
     let (mut ready, mut available, mut labeled) = (0, 0, 0);
     let template = of_labels(set, "/spec/template/metadata/labels");
     for pod in active {
-        labeled += usize::from(template.as_ref().is_some_and(|it| it.matches(pod.object.labels())));
+        labeled += usize::from(template.as_ref().is_some_and(|it| it.matches(pod.header().labels)));
         let Some(since) = pod.ready else { continue };
         ready += 1;
         let rest =
@@ -286,15 +284,14 @@ fn status(set: &Value, active: &[&Pod], terminating: usize, now: Timestamp) -> (
 }
 
 /// Returns the status with, or without, the condition that reports why the size cannot be reached.
-fn with_failure(status: &Value, failed: Option<&ApiError>, creating: bool, now: &str) -> Value {
+fn with_failure(status: &Value, failed: Option<&str>, creating: bool, now: &str) -> Value {
     let mut status = status.clone();
-    let mut conditions = crate::kinds::json_access::items(&status, "/conditions").to_vec();
+    let mut conditions = items(&status, "/conditions").to_vec();
     let known = conditions.iter().any(|it| text(it, "/type") == "ReplicaFailure");
     match failed {
-        Some(refusal) if !known => {
+        Some(message) if !known => {
             let reason = if creating { "FailedCreate" } else { "FailedDelete" };
-            let message = refusal.to_string();
-            condition::set(&mut conditions, "ReplicaFailure", "True", reason, &message, now);
+            condition::set(&mut conditions, "ReplicaFailure", "True", reason, message, now);
         }
         None => conditions.retain(|it| text(it, "/type") != "ReplicaFailure"),
         Some(_) => {}
@@ -310,7 +307,6 @@ fn with_failure(status: &Value, failed: Option<&ApiError>, creating: bool, now: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Draft;
 
     fn set(replicas: u32) -> Value {
         json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet",
@@ -326,7 +322,11 @@ mod tests {
             "status": { "phase": "Running", "conditions": [
                 { "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z" }] } });
         change(&mut pod);
-        Arc::new(Pod::read(&Draft::new(&pod, Vec::new()).unwrap().at(1)))
+        Arc::new(Pod::from(pod))
+    }
+
+    fn decided(set: &Value, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
+        decide(set, &of_workload(set).unwrap(), pods, now)
     }
 
     fn now() -> Timestamp {
@@ -346,7 +346,7 @@ mod tests {
                 it["metadata"]["deletionTimestamp"] = "t".into();
             }),
         ];
-        let plan = decide(&set(3), &pods, now());
+        let plan = decided(&set(3), &pods, now());
         assert_eq!((plan.create, plan.delete.len()), (2, 0));
         assert_eq!(
             plan.status,
@@ -377,12 +377,12 @@ mod tests {
                 it["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:50Z".into()
             }),
         ];
-        let plan = decide(&set(0), &pods, now());
+        let plan = decided(&set(0), &pods, now());
         assert_eq!(
             names(&plan.delete),
             ["nowhere", "pending", "unready", "cheap", "fresh", "new", "old", "elsewhere"]
         );
-        assert_eq!(names(&decide(&set(6), &pods, now()).delete), ["nowhere", "pending"]);
+        assert_eq!(names(&decided(&set(6), &pods, now()).delete), ["nowhere", "pending"]);
     }
 
     #[test]
@@ -396,12 +396,12 @@ mod tests {
                 it["metadata"]["deletionTimestamp"] = "t".into();
             }),
         ];
-        let plan = decide(&set(2), &pods, now());
+        let plan = decided(&set(2), &pods, now());
         assert_eq!((names(&plan.adopt), names(&plan.release)), (vec!["orphan"], vec!["renamed"]));
         assert_eq!(plan.create, 1);
         let mut going = set(2);
         going["metadata"]["deletionTimestamp"] = "t".into();
-        let plan = decide(&going, &pods, now());
+        let plan = decided(&going, &pods, now());
         assert_eq!((plan.adopt.len(), plan.release.len(), plan.create, plan.delete.len()), (0, 0, 0, 0));
     }
 
@@ -410,20 +410,19 @@ mod tests {
         let mut set = set(1);
         set["spec"]["minReadySeconds"] = 60.into();
         let pods = [a_pod("a", |_| ())];
-        let plan = decide(&set, &pods, now());
+        let plan = decided(&set, &pods, now());
         assert_eq!(plan.status.get("availableReplicas"), None);
         assert_eq!(plan.again, Some(Duration::from_secs(10)));
-        let plan = decide(&set, &pods, "2026-01-01T00:01:10Z".parse().unwrap());
+        let plan = decided(&set, &pods, "2026-01-01T00:01:10Z".parse().unwrap());
         assert_eq!((&plan.status["availableReplicas"], plan.again), (&json!(1), None));
     }
 
     #[test]
     fn a_failure_is_reported_until_it_is_over() {
         let status = json!({ "replicas": 0 });
-        let refusal = ApiError::forbidden("", "pods", "", "no");
-        let failing = with_failure(&status, Some(&refusal), true, "t1");
+        let failing = with_failure(&status, Some("no"), true, "t1");
         assert_eq!(failing["conditions"][0]["reason"], "FailedCreate");
-        assert_eq!(with_failure(&failing, Some(&refusal), true, "t2"), failing, "reported once");
+        assert_eq!(with_failure(&failing, Some("no"), true, "t2"), failing, "reported once");
         assert_eq!(with_failure(&failing, None, false, "t3"), status);
     }
 }

@@ -3,91 +3,122 @@
 //! It checks only hard constraints on nodes: `nodeSelector`, required node affinity, taints and
 //! unschedulable nodes. It does not count resources, and ignores pod affinity.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dogwatch_client::Error;
+use dogwatch_controller::{Action, Context, Controller, ControllerBuilder, Predicate, Reconciler, Watched};
 use dogwatch_core::ObjectKey;
+use dogwatch_informer::Change;
 use serde_json::{Value, json};
 
-use super::condition;
-use super::owner::is_deleting;
-use super::selector::{of_labels, selects};
-use crate::api_error::ApiError;
-use crate::cluster::{Cluster, ObjectRef};
-use crate::controllers::reconcile::{Next, Reconciler};
-use crate::controllers::recorder::{Event, record};
-use crate::controllers::{builtin, writer};
-use crate::kinds::json_access::{at, flag, items, text};
-use crate::store::{CollectionName, Encoded};
+use crate::caches::Caches;
+use crate::collection::{Collection, Writer, code};
+use crate::component::Component;
+use crate::condition;
+use crate::environment::Environment;
+use crate::index::NODE;
+use crate::json_access::{at, flag, items, text};
+use crate::object::{JsonObject, Pod};
+use crate::owner::is_deleting;
+use crate::recorder::{Event, Recorder};
+use crate::selector::{of_labels, selects};
+
+/// The name of the component.
+const NAME: &str = "scheduler";
+const MANAGER: &str = "kube-scheduler";
 
 /// Assigns pods to nodes.
-#[derive(Debug, Default)]
-pub(super) struct Scheduler {
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    pods: Collection<Pod>,
+    nodes: Collection<JsonObject>,
+    recorder: Recorder,
+    environment: Arc<Environment>,
     /// The number of assigned pods, which is the position of the round robin.
-    round: usize,
+    round: AtomicUsize,
+}
+
+impl Scheduler {
+    pub(crate) fn new(caches: &Caches, recorder: &Recorder, environment: &Arc<Environment>) -> Self {
+        Self {
+            pods: caches.pods.get(),
+            nodes: caches.nodes.get(),
+            recorder: recorder.clone(),
+            environment: Arc::clone(environment),
+            round: AtomicUsize::new(0),
+        }
+    }
+
+    /// Reports that there is no node for a pod.
+    async fn report(
+        &self,
+        key: &ObjectKey,
+        pod: &Pod,
+        nodes: usize,
+        writer: Writer<'_>,
+    ) -> Result<(), Error> {
+        let now = self.environment.stamp();
+        let message = format!("0/{nodes} nodes are available");
+        let mut reported = false;
+        let report = |it: &mut Value| {
+            reported = is_waiting(it) && unschedulable(it, &message, &now);
+            reported
+        };
+        self.pods.change(key, "status", writer, report).await?;
+        if reported {
+            self.recorder.record(MANAGER, pod, Event::warning("FailedScheduling", message)).await;
+        }
+        Ok(())
+    }
+}
+
+impl Component for Scheduler {
+    const NAME: &'static str = NAME;
+
+    /// Returns the controller, which processes pods without a node: one that has changed, and all
+    /// of them after a change of a node.
+    fn watch(&self) -> ControllerBuilder<ObjectKey> {
+        let waits = |change: &Change<Pod>| match change {
+            Change::Deleted(_) => false,
+            change => change.object().node().is_empty(),
+        };
+        let waiting = self.pods.clone();
+        let unassigned = move |_: &JsonObject| {
+            waiting.store.index_keys(NODE, "").expect("indexes are added with the informer")
+        };
+        Controller::of(Watched::new(&self.pods.informer).when(Predicate::new(waits)))
+            .watches(&self.nodes.informer, unassigned)
+    }
 }
 
 impl Reconciler for Scheduler {
-    fn name(&self) -> &'static str {
-        "scheduler"
-    }
+    type Error = Error;
 
-    fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
-        ["pods", "nodes"].map(|it| builtin(cluster, "", "v1", it).collection.clone()).to_vec()
-    }
-
-    /// Returns a pod without a node, or all of them after a change of a node.
-    fn touched(
-        &mut self,
-        cluster: &Cluster,
-        collection: &CollectionName,
-        _: Option<&Encoded>,
-        after: Option<&Encoded>,
-    ) -> Vec<ObjectKey> {
-        let waits = |pod: &&Encoded| pod.field("spec.nodeName").is_none_or(str::is_empty);
-        if &**collection == "/pods" {
-            return after.filter(waits).map(|it| it.key().clone()).into_iter().collect();
-        }
-        let pods = cluster.list(&builtin(cluster, "", "v1", "pods"), None);
-        pods.iter().map(|it| &**it).filter(waits).map(|it| it.key().clone()).collect()
-    }
-
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
-        let pods = builtin(cluster, "", "v1", "pods");
-        let Some(pod) = cluster.get(&pods, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
-        if !is_waiting(&pod) {
-            return Ok(Next::touch());
-        }
-        let nodes = cluster.list(&builtin(cluster, "", "v1", "nodes"), None);
-        let nodes: Vec<Value> = nodes.iter().map(|it| it.to_value()).collect();
-        let writer = writer("kube-scheduler", "kube-scheduler");
-        let place = ObjectRef::of(&pods, key);
-        let Some(node) = choose(&pod, &nodes, self.round) else {
-            let now = cluster.source().stamp();
-            let message = format!("0/{} nodes are available", nodes.len());
-            let mut reported = false;
-            let report = |it: &mut Value| {
-                reported = is_waiting(it) && unschedulable(it, &message, &now);
-                reported
-            };
-            cluster.change(&place.part("status"), &writer, report).await?;
-            if reported {
-                record(cluster, &writer, &pod, &Event::warning("FailedScheduling", message)).await;
-            }
-            return Ok(Next::touch());
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, Error> {
+        let Some(pod) = self.pods.get(key).filter(|it| is_waiting(it)) else { return Ok(Action::Done) };
+        let writer = Writer { manager: MANAGER, context };
+        let nodes = self.nodes.store.snapshot();
+        let round = self.round.load(Ordering::Relaxed);
+        let Some(node) = choose(&pod, nodes.iter().map(|it| &***it), round) else {
+            self.report(key, &pod, nodes.len(), writer).await?;
+            return Ok(Action::Done);
         };
         let name = text(node, "/metadata/name");
         // The uid keeps a decision about a former pod of this name from binding the present one.
         let metadata = json!({ "name": key.name(), "uid": pod["metadata"]["uid"] });
         let binding = json!({ "apiVersion": "v1", "kind": "Binding", "metadata": metadata,
             "target": { "apiVersion": "v1", "kind": "Node", "name": name } });
-        match cluster.create(&place.part("binding"), binding, &writer).await {
+        match self.pods.post(key, "binding", &binding, writer).await {
             Ok(_) => {
-                self.round += 1;
+                self.round.fetch_add(1, Ordering::Relaxed);
                 let event = Event::normal("Scheduled", format!("Successfully assigned {key} to {name}"));
-                record(cluster, &writer, &pod, &event).await;
-                Ok(Next::touch())
+                self.recorder.record(MANAGER, &pod, event).await;
+                Ok(Action::Done)
             }
             // It has a node already, or is gone.
-            Err(refusal) if matches!(refusal.0.code, 404 | 409) => Ok(Next::touch()),
-            Err(refusal) => Err(refusal),
+            Err(error) if matches!(code(&error), 404 | 409) => Ok(Action::Done),
+            Err(error) => Err(error),
         }
     }
 }
@@ -102,7 +133,7 @@ fn is_waiting(pod: &Value) -> bool {
 }
 
 /// Returns the node for a pod: the next one of the round robin that fits.
-fn choose<'a>(pod: &Value, nodes: &'a [Value], round: usize) -> Option<&'a Value> {
+fn choose<'a>(pod: &Value, nodes: impl IntoIterator<Item = &'a Value>, round: usize) -> Option<&'a Value> {
     let wanted = of_labels(pod, "/spec/nodeSelector")?;
     let fits = |node: &&Value| {
         condition::is_true(node, "Ready")
@@ -112,7 +143,7 @@ fn choose<'a>(pod: &Value, nodes: &'a [Value], round: usize) -> Option<&'a Value
             && matches_node_affinity(pod, node)
             && items(node, "/spec/taints").iter().all(|it| tolerates(pod, it))
     };
-    let fitting: Vec<_> = nodes.iter().filter(fits).collect();
+    let fitting: Vec<_> = nodes.into_iter().filter(fits).collect();
     fitting.get(round.checked_rem(fitting.len())?).copied()
 }
 

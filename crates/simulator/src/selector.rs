@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use dogwatch_core::{LabelSelector, Labels, Operator};
 use serde_json::Value;
 
-use crate::kinds::json_access::{entries, items, text};
+use crate::json_access::{at, entries, items, text};
 
 /// Returns the selector of a workload. Returns `None` if it is not valid, or empty: controllers
 /// take an empty one as selecting nothing.
-pub(super) fn of_workload(object: &Value) -> Option<LabelSelector> {
+pub(crate) fn of_workload(object: &Value) -> Option<LabelSelector> {
     let selector = object.pointer("/spec/selector")?;
     let mut terms = vec![of_labels(selector, "/matchLabels")?];
     for term in items(selector, "/matchExpressions") {
@@ -26,15 +26,21 @@ pub(super) fn of_workload(object: &Value) -> Option<LabelSelector> {
     Some(LabelSelector::all_of(terms)).filter(|it| !it.is_everything())
 }
 
+/// Returns the selector of a service, if it has one.
+pub(crate) fn of_service(service: &Value) -> Option<LabelSelector> {
+    at(service, "/spec/selector")?;
+    of_labels(service, "/spec/selector")
+}
+
 /// Returns a selector for the labels at a pointer.
-pub(super) fn of_labels(object: &Value, pointer: &str) -> Option<LabelSelector> {
+pub(crate) fn of_labels(object: &Value, pointer: &str) -> Option<LabelSelector> {
     let labels = entries(object, pointer)
         .map(|(key, value)| LabelSelector::everything().equals(key, value.as_str().unwrap_or_default()).ok());
     Some(LabelSelector::all_of(labels.collect::<Option<Vec<_>>>()?))
 }
 
 /// Returns true if a selector matches an object.
-pub(super) fn selects(selector: &LabelSelector, object: &Value) -> bool {
+pub(crate) fn selects(selector: &LabelSelector, object: &Value) -> bool {
     let labels: BTreeMap<String, String> = entries(object, "/metadata/labels")
         .map(|(key, value)| (key.to_owned(), value.as_str().unwrap_or_default().to_owned()))
         .collect();

@@ -1,11 +1,22 @@
-//! The settings of simulated nodes and pods.
+//! The settings of a simulator: its nodes, and the times that pods take.
 
 use std::time::Duration;
 
-/// The settings of simulated nodes and pods.
+/// The settings of a simulator.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_simulator::Settings;
+///
+/// let mut settings = Settings::instant();
+/// settings.nodes = 10;
+/// settings.heartbeat = Some(Duration::from_secs(10));
+/// assert!(settings.ready_after.is_zero() && settings.workloads);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Simulators {
+pub struct Settings {
     /// The number of nodes, which are called `node-1` and so on. Defaults to 3.
     pub nodes: usize,
     /// Simulate Deployments, ReplicaSets, services and service accounts too. If false, there are
@@ -27,7 +38,7 @@ pub struct Simulators {
     pub root_certificate: Option<String>,
 }
 
-impl Default for Simulators {
+impl Default for Settings {
     fn default() -> Self {
         Self {
             nodes: 3,
@@ -42,7 +53,7 @@ impl Default for Simulators {
     }
 }
 
-impl Simulators {
+impl Settings {
     /// Returns settings that simulate only nodes: creating pods is left to others.
     pub fn only_nodes() -> Self {
         Self { workloads: false, ..Self::default() }

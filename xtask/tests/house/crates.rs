@@ -37,6 +37,7 @@ const ROWS: &[Row] = &[
     // It uses HTTP only as a server: for the health, readiness and metrics endpoints of its
     // manager.
     row("dogwatch-controller", UNDER_CONTROLLER, &[], true),
+    row("dogwatch-simulator", UNDER_SIMULATOR, &["hyper", "http"], true),
     row(
         "dogwatch-grpc",
         &["dogwatch-core", "dogwatch-wire", "dogwatch-client", "dogwatch-informer"],
@@ -56,6 +57,9 @@ const TOOLS: &[&str] = &["xtask", "bench", "interop", "testbed", "processes"];
 const UNDER_CONTROLLER: &[&str] =
     &["dogwatch-core", "dogwatch-wire", "dogwatch-client", "dogwatch-informer", "dogwatch-workqueue"];
 
+const UNDER_SIMULATOR: &[&str] =
+    &["dogwatch-core", "dogwatch-client", "dogwatch-informer", "dogwatch-workqueue", "dogwatch-controller"];
+
 const UNDER_FACADE: &[&str] = &[
     "dogwatch-core",
     "dogwatch-wire",
@@ -64,13 +68,14 @@ const UNDER_FACADE: &[&str] = &[
     "dogwatch-informer",
     "dogwatch-workqueue",
     "dogwatch-controller",
+    "dogwatch-simulator",
     "dogwatch-grpc",
     "dogwatch-derive",
 ];
 
-/// The command uses the facade, the server that the facade does not re-export, and the example that
-/// its demo shows.
-const UNDER_CLI: &[&str] = &["dogwatch", "dogwatch-apiserver", "ingress-manager"];
+/// The command uses the facade, the server and the simulator that the facade does not re-export, and
+/// the example that its demo shows.
+const UNDER_CLI: &[&str] = &["dogwatch", "dogwatch-apiserver", "dogwatch-simulator", "ingress-manager"];
 
 const fn row(
     name: &'static str,

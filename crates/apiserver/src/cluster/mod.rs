@@ -7,7 +7,7 @@
 //! apply  ─┘                                   delete ─► webhooks ─► finalizers, grace ─► commit
 //! ```
 //!
-//! Requests, controllers and simulators change objects through the same verbs, so the same rules
+//! Requests and controllers change objects through the same verbs, so the same rules
 //! apply to all of them. Nothing here knows HTTP. A verb has finished its write when it returns.
 //! Dropping its future earlier leaves either the whole change or none of it.
 //!

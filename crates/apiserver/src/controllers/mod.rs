@@ -38,7 +38,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use background::{Running, builtin, together, writer};
+pub(crate) use background::{Running, together};
 pub(crate) use supervise::supervised;
 
 use crate::cluster::Cluster;

@@ -17,11 +17,6 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Creates an event of type `Normal`.
-    pub(crate) fn normal(reason: &'static str, message: String) -> Self {
-        Self { warning: false, reason, message }
-    }
-
     /// Creates an event of type `Warning`.
     pub(crate) fn warning(reason: &'static str, message: String) -> Self {
         Self { warning: true, reason, message }

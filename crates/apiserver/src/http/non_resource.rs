@@ -26,6 +26,8 @@ const READY_CHECKS: [&str; 2] = ["informer-sync", "shutdown"];
 /// The failure text of a controller's check. The panic itself is only in the log, since the health
 /// endpoints may be public.
 const DOWN: &str = "it panicked and restarts after a back-off";
+/// The failure text of a check that was added to the server.
+const NOT_READY: &str = "it is not ready";
 
 /// One health check.
 struct Check {
@@ -131,7 +133,7 @@ impl Service {
         Some(answer::text(code, text))
     }
 
-    /// Returns the checks of an endpoint. Controllers and simulators count for readiness and not
+    /// Returns the checks of an endpoint. Controllers and added checks count for readiness and not
     /// for liveness: one that is down restarts by itself, while restarting the process would lose
     /// every object.
     fn checks(&self, endpoint: &str) -> Vec<Check> {
@@ -143,6 +145,10 @@ impl Service {
                 name: format!("controller/{name}"),
                 failure: health.down.map(|_| DOWN),
             }));
+            let added = self.cluster.background().checks().into_iter();
+            checks.extend(
+                added.map(|(name, is_ready)| Check { name, failure: (!is_ready).then_some(NOT_READY) }),
+            );
         }
         checks
     }
@@ -205,18 +211,17 @@ impl Service {
     }
 }
 
-/// Returns the health of controllers and simulators in the Prometheus text format.
+/// Returns the health of controllers in the Prometheus text format.
 fn background(cluster: &Cluster) -> String {
     let loops = cluster.background().loops();
-    let mut text =
-        "# HELP apiserver_controller_panics_total Counter of panics of each controller and simulator.\n\
+    let mut text = "# HELP apiserver_controller_panics_total Counter of panics of each controller.\n\
                     # TYPE apiserver_controller_panics_total counter\n"
-            .to_owned();
+        .to_owned();
     for (name, health) in &loops {
         text.push_str(&format!("apiserver_controller_panics_total{{name=\"{name}\"}} {}\n", health.panics));
     }
     text.push_str(
-        "# HELP apiserver_controller_up Whether each controller and simulator runs: 0 during the back-off after a panic.\n\
+        "# HELP apiserver_controller_up Whether each controller runs: 0 during the back-off after a panic.\n\
          # TYPE apiserver_controller_up gauge\n",
     );
     for (name, health) in &loops {
@@ -281,5 +286,19 @@ mod tests {
 
         cluster.background().up("tidy");
         assert_eq!(get("/readyz", "").await, ok);
+    }
+
+    #[tokio::test]
+    async fn an_added_check_counts_for_readiness() {
+        let cluster = Arc::new(Cluster::new(Source::real()));
+        let service = Service::new(Arc::clone(&cluster), Authenticator::new());
+        let code =
+            |path: &str| service.health(path, &Query::parse(None)).expect("it is a check").status().as_u16();
+        for is_ready in [true, false] {
+            cluster.background().add_check("simulator/kubelet".to_owned(), Box::new(move || is_ready));
+            let expected = if is_ready { 200 } else { 500 };
+            assert_eq!((code("/readyz"), code("/readyz/simulator/kubelet")), (expected, expected));
+            assert_eq!(code("/livez"), 200);
+        }
     }
 }

@@ -106,7 +106,7 @@ impl ApiServer {
                 .map_err(|source| StartError::Listen { address, source })?,
         };
         let url = serving.address().map_or_else(|| IN_PROCESS.to_owned(), |it| access.url(it));
-        let background = Background::start(&cluster, config.controllers, config.simulators.clone());
+        let background = Background::start(&cluster, config.controllers);
         Ok(Self { serving, background, url, access, config })
     }
 
@@ -166,6 +166,13 @@ impl ApiServer {
         self.serving.service()
     }
 
+    /// Adds a check to `/readyz`, for a component in this process that clients rely on, such as a
+    /// simulator. It must return quickly. A check of the same name is replaced; forks start without
+    /// it.
+    pub fn ready_check(&self, name: impl Into<String>, is_ready: impl Fn() -> bool + Send + Sync + 'static) {
+        self.cluster().background().add_check(name.into(), Box::new(is_ready));
+    }
+
     /// Stops the server and returns when all its tasks have ended. Requests in flight get half a
     /// second to finish.
     pub async fn stop(self) {
@@ -196,10 +203,6 @@ impl ApiServerBuilder {
             self.tls.then_some(address),
             self.config.settings.advertised.clone(),
         )?;
-
-        if let (Some(simulators), Some(certificates)) = (&mut self.config.simulators, access.certificates()) {
-            simulators.root_certificate.get_or_insert_with(|| certificates.authority());
-        }
 
         let mut cluster = self.cluster();
         if self.config.bind.is_some() {

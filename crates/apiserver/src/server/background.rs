@@ -1,4 +1,4 @@
-//! Background tasks: the controllers and simulators.
+//! Background tasks: the controllers.
 
 use std::sync::Arc;
 
@@ -7,9 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
 use crate::controllers::{Controllers, together};
-use crate::simulators::Simulators;
 
-/// The tasks of controllers and simulators. Dropping it aborts them, which is safe at any point:
+/// The tasks of controllers. Dropping it aborts them, which is safe at any point:
 /// every write is atomic.
 #[derive(Debug)]
 pub(super) struct Background {
@@ -18,13 +17,8 @@ pub(super) struct Background {
 }
 
 impl Background {
-    pub(super) fn start(
-        cluster: &Arc<Cluster>,
-        controllers: Controllers,
-        simulators: Option<Simulators>,
-    ) -> Self {
-        let mut all = controllers.supervised(cluster);
-        all.extend(simulators.map(|it| it.supervised(cluster)).into_iter().flatten());
+    pub(super) fn start(cluster: &Arc<Cluster>, controllers: Controllers) -> Self {
+        let all = controllers.supervised(cluster);
         let (mut tasks, shutdown) = (JoinSet::new(), CancellationToken::new());
         let ended = || shutdown.clone().cancelled_owned();
         if cluster.source().is_seeded() {

@@ -13,7 +13,6 @@ use crate::auth::Anonymous;
 use crate::cluster::{Cluster, Source, User};
 use crate::controllers::Controllers;
 use crate::http::Settings;
-use crate::simulators::Simulators;
 
 /// The default start of a seeded server's clock: 1 January 2026.
 const DEFAULT_CLOCK_START: Timestamp = Timestamp::constant(1_767_225_600, 0);
@@ -32,7 +31,6 @@ const DEFAULT_LOG_CAPACITY: usize = 10_000;
 ///     .in_process() // no socket
 ///     .seed(7) // the same uids, names and times in every run
 ///     .yaml("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
-///     .simulators(true)
 ///     .start()
 ///     .await?;
 /// assert!(server.token().is_none()); // every client is the administrator
@@ -61,7 +59,6 @@ pub(super) struct ServerConfig {
     pub(super) bind: Option<SocketAddr>,
     pub(super) anonymous: Anonymous,
     pub(super) controllers: Controllers,
-    pub(super) simulators: Option<Simulators>,
     pub(super) settings: Settings,
     /// The capacity of the request log.
     pub(super) log: usize,
@@ -73,7 +70,6 @@ impl Default for ApiServerBuilder {
             bind: Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)),
             anonymous: Anonymous::Admin,
             controllers: Controllers::default(),
-            simulators: None,
             settings: Settings::default(),
             log: DEFAULT_LOG_CAPACITY,
         };
@@ -215,18 +211,6 @@ impl ApiServerBuilder {
     /// Selects the controllers to run. Defaults to all of them.
     pub fn controllers(mut self, controllers: Controllers) -> Self {
         self.config.controllers = controllers;
-        self
-    }
-
-    /// Turns on the default simulators, which make workloads appear to run. Defaults to off.
-    pub fn simulators(mut self, on: bool) -> Self {
-        self.config.simulators = on.then(Simulators::default);
-        self
-    }
-
-    /// Selects the simulators to run and configures their behaviour. Defaults to none.
-    pub fn simulate(mut self, simulators: Simulators) -> Self {
-        self.config.simulators = Some(simulators);
         self
     }
 

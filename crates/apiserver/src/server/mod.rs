@@ -2,7 +2,7 @@
 //! credentials to reach it.
 //!
 //! ```text
-//! builder ─► cluster (bootstrapped, seeded) ─► serving + controllers + simulators = ApiServer ─► fork ─► ApiServer …
+//! builder ─► cluster (bootstrapped, seeded) ─► serving + controllers = ApiServer ─► fork ─► ApiServer …
 //! ```
 //!
 //! All other modules meet here, and none of them depends on this one. The `mod` lines below are in

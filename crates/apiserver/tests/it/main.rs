@@ -30,8 +30,6 @@ mod protobuf;
 mod quotas;
 mod server;
 mod serving;
-#[path = "../../../simulator/tests/it/simulators.rs"]
-mod simulators;
 mod storage;
 mod list_watch_under_faults;
 mod single_faults;

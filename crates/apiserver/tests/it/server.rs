@@ -227,12 +227,12 @@ async fn stopping_a_server_frees_the_cluster() {
 }
 
 #[tokio::test]
-async fn readiness_names_every_controller_and_simulator() {
+async fn readiness_names_every_controller() {
     // With a task for each, and all in one task.
     for builder in [ApiServer::builder(), ApiServer::builder().seed(1)] {
-        let server = builder.in_process().simulators(true).start().await.unwrap();
+        let server = builder.in_process().start().await.unwrap();
         let loops = server.cluster().background().loops();
-        for name in ["namespace-controller", "garbage-collector", "event-expiry", "scheduler", "kubelet"] {
+        for name in ["namespace-controller", "garbage-collector", "event-expiry"] {
             assert!(
                 loops.get(name).is_some_and(|it| it.panics == 0 && it.down.is_none()),
                 "{name}: {loops:?}"

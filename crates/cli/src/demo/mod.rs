@@ -1,7 +1,7 @@
 //! `dogwatch demo`: a whole cluster in one process, with activity in it.
 //!
 //! ```text
-//! API server + simulators ◄─ workload (deploys, scales, rolls out, deletes)    each a DemoTask that prints
+//! API server + simulator  ◄─ workload (deploys, scales, rolls out, deletes)    each a DemoTask that prints
 //!      │     └─► shared informers ─► handlers (print and count changes)         lines and a summary
 //!      ├─► two ingress managers, one of them leads ──► narrator ─► stdout
 //!      └─► a gRPC channel that calls servers during a rollout
@@ -30,6 +30,7 @@ use anyhow::Context;
 use dogwatch::config::Overrides;
 use dogwatch::{Client, Config, InformerFactory};
 use dogwatch_apiserver::ApiServer;
+use dogwatch_simulator::Settings;
 use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, select_all};
 use tokio::time::Instant;
@@ -37,7 +38,7 @@ use tokio::time::Instant;
 use crate::advice::PortTaken;
 use crate::connection::Connection;
 use crate::printer::Printer;
-use crate::{signals, survey};
+use crate::{signals, simulation, survey};
 use calls::Calls;
 use informers::Informers;
 use managers::Managers;
@@ -84,7 +85,8 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let mut ended = pin!(signals::shutdown().context("cannot listen for signals")?.fuse());
     let began = Instant::now();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port.unwrap_or_default()));
-    let server = ApiServer::builder().bind(address).simulators(true).start().await.map_err(PortTaken)?;
+    let server = ApiServer::builder().bind(address).start().await.map_err(PortTaken)?;
+    let simulator = simulation::start(&server, Settings::default(), None)?;
     let narrator = Narrator::new(began);
     let mut printer = Printer::start().context("cannot start a thread to print")?;
     let client = client_of(&server)?;
@@ -119,6 +121,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     summary.extend(tasks.iter().flat_map(|it| it.summary()));
     drop(tasks);
     context.informers.shut_down().await;
+    simulator.stop().await;
     server.stop().await;
     let summed = print_summary(printer, narrator.summary(summary), ended).await;
     outcome?;

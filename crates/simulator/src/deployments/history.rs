@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::model::{DESIRED, Desired, HASH, HISTORY, MAXIMUM, REVISION, ReplicaSetState, annotation};
-use crate::kinds::json_access::{entries, number, text};
-use crate::simulators::owner::reference;
+use crate::json_access::{entries, number, text};
+use crate::owner::reference;
 
 /// The longest history of revisions, in characters: `maxRevHistoryLengthInChars` in
 /// k8s.io/kubernetes v1.36.4 pkg/controller/deployment/sync.go.

@@ -11,37 +11,44 @@ mod status;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch_core::ObjectKey;
+use dogwatch_client::Error;
+use dogwatch_controller::{Action, Context, Controller, ControllerBuilder, Predicate, Reconciler, Watched};
+use dogwatch_core::{DeleteParams, Object, ObjectKey};
+use dogwatch_informer::Change;
 use serde_json::Value;
 
-use super::decoded_cache::DecodedCache;
-use super::owner::{adopt, controller, controller_key, controls, is_deleting, key_of, release};
-use super::selector::{of_workload, selects};
-use crate::api_error::ApiError;
-use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Writer};
-use crate::controllers::reconcile::{Next, Reconciler};
-use crate::controllers::recorder::{Event, record};
-use crate::controllers::{builtin, writer};
-use crate::kinds::json_access::{number, text};
-use crate::registry::Kind;
-use crate::store::{CollectionName, Encoded};
+use crate::caches::Caches;
+use crate::collection::{Collection, Writer};
+use crate::component::Component;
+use crate::environment::Environment;
+use crate::index::{CONTROLLER, ORPHAN, SELECTOR, anchor, labels};
+use crate::json_access::{number, text};
+use crate::object::{JsonObject, Payload, Pod};
+use crate::owner::{adopt, controller, controller_key, controls, is_deleting, key_of, release};
+use crate::recorder::{Event, Recorder};
+use crate::selector::{of_workload, selects};
 use model::{Desired, REVISION, ReplicaSetState, annotation};
 use rollout::RolloutStep;
 use status::Observed;
 
+/// The name of the component.
+const NAME: &str = "deployment-controller";
+
 /// Rolls Deployments out.
-#[derive(Debug, Default)]
-pub(super) struct Deployments {
-    sets: DecodedCache,
+#[derive(Debug)]
+pub(crate) struct Deployments {
+    deployments: Collection<JsonObject>,
+    sets: Collection<JsonObject>,
+    pods: Collection<Pod>,
+    recorder: Recorder,
+    environment: Arc<Environment>,
 }
 
 /// One Deployment while it is processed.
 struct Rollout<'a> {
-    cluster: &'a Cluster,
-    writer: Writer,
-    deployments: Arc<Kind>,
-    sets: Arc<Kind>,
-    deployment: Value,
+    of: &'a Deployments,
+    writer: Writer<'a>,
+    deployment: Arc<Value>,
     wanted: Desired,
     /// The ReplicaSet of the current template, if there is one.
     new: Option<Arc<Value>>,
@@ -49,105 +56,89 @@ struct Rollout<'a> {
     olds: Vec<Arc<Value>>,
 }
 
-impl Reconciler for Deployments {
-    fn name(&self) -> &'static str {
-        "deployment-controller"
-    }
+impl Component for Deployments {
+    const NAME: &'static str = NAME;
 
-    fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
-        let of = |group, plural| builtin(cluster, group, "v1", plural).collection.clone();
-        vec![of("apps", "deployments"), of("apps", "replicasets"), of("", "pods")]
-    }
-
-    /// Returns the Deployment of a ReplicaSet, before and after a change; for a ReplicaSet without
-    /// one, the Deployments whose selector matches. Of pods only the deletion counts: some
-    /// Deployments wait for it.
-    fn touched(
-        &mut self,
-        cluster: &Cluster,
-        collection: &CollectionName,
-        before: Option<&Encoded>,
-        after: Option<&Encoded>,
-    ) -> Vec<ObjectKey> {
-        match (&**collection, before, after) {
-            ("/pods", Some(pod), None) => self.waiting_for(cluster, &pod.to_value()).into_iter().collect(),
-            ("/pods", ..) => Vec::new(),
-            ("apps/replicasets", ..) => self.owners(cluster, before, after),
-            _ => after.map(|it| it.key().clone()).into_iter().collect(),
-        }
-    }
-
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
-        let deployments = builtin(cluster, "apps", "v1", "deployments");
-        let Some(deployment) = cluster.get(&deployments, key).map(|it| it.to_value()) else {
-            return Ok(Next::touch());
+    /// Returns the controller, which processes the Deployment of a ReplicaSet, before and after a
+    /// change; for a ReplicaSet without one, the Deployments whose selector matches. Of pods only
+    /// the deletion counts: some Deployments wait for it.
+    fn watch(&self) -> ControllerBuilder<ObjectKey> {
+        let (deployments, sets) = (self.deployments.clone(), self.sets.clone());
+        let owners = move |set: &JsonObject| -> Vec<ObjectKey> {
+            if controller(set).is_some() {
+                return controller_key(set, "Deployment").into_iter().collect();
+            }
+            let candidates =
+                labels(&set.header()).into_iter().flat_map(|it| deployments.found(SELECTOR, &it));
+            let wants = |it: &Arc<JsonObject>| of_workload(it).is_some_and(|it| selects(&it, set));
+            candidates.filter(wants).filter_map(|it| it.key()).collect()
         };
+        let gone = Predicate::new(|change: &Change<Pod>| matches!(change, Change::Deleted(_)));
+        let waiting = move |pod: &Pod| {
+            let set = sets.get(&controller_key(pod, "ReplicaSet")?)?;
+            controller_key(&set, "Deployment")
+        };
+        Controller::of(&self.deployments.informer)
+            .watches(&self.sets.informer, owners)
+            .watches(Watched::new(&self.pods.informer).when(gone), waiting)
+    }
+}
+
+impl Reconciler for Deployments {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, Error> {
+        let Some(deployment) = self.deployments.get(key) else { return Ok(Action::Done) };
         let mut rollout = Rollout {
-            cluster,
-            writer: writer("deployment-controller", "kube-controller-manager"),
+            of: self,
+            writer: Writer { manager: "kube-controller-manager", context },
             wanted: Desired::read(&deployment),
-            sets: builtin(cluster, "apps", "v1", "replicasets"),
-            deployments,
-            deployment,
+            deployment: Arc::clone(deployment.json()),
             new: None,
             olds: Vec::new(),
         };
-        rollout.claim(&mut self.sets, key).await?;
+        rollout.claim(key).await?;
         let again = rollout.advance(key).await?;
-        Ok(again.map_or_else(Next::touch, |it| Next::after(Duration::from_secs(it.unsigned_abs()))))
+        let again = again.map(|it| Action::RequeueAfter(Duration::from_secs(it.unsigned_abs())));
+        Ok(again.unwrap_or(Action::Done))
     }
 }
 
 impl Deployments {
-    /// Returns the Deployment that may wait for a pod of its old ReplicaSets to be gone.
-    fn waiting_for(&mut self, cluster: &Cluster, pod: &Value) -> Option<ObjectKey> {
-        let kind = builtin(cluster, "apps", "v1", "replicasets");
-        let set = cluster.get(&kind, &controller_key(pod, "ReplicaSet")?)?;
-        controller_key(&self.sets.value(&set), "Deployment")
-    }
-
-    fn owners(
-        &mut self,
-        cluster: &Cluster,
-        before: Option<&Encoded>,
-        after: Option<&Encoded>,
-    ) -> Vec<ObjectKey> {
-        let sides: Vec<_> = [before, after].into_iter().flatten().map(|it| self.sets.value(it)).collect();
-        if let (Some(before), None) = (before, after) {
-            self.sets.forget(before.key());
+    pub(crate) fn new(caches: &Caches, recorder: &Recorder, environment: &Arc<Environment>) -> Self {
+        Self {
+            deployments: caches.deployments.get(),
+            sets: caches.replica_sets.get(),
+            pods: caches.pods.get(),
+            recorder: recorder.clone(),
+            environment: Arc::clone(environment),
         }
-        let mut owners: Vec<_> = sides.iter().filter_map(|it| controller_key(it, "Deployment")).collect();
-        if let Some(orphan) = sides.last().filter(|it| after.is_some() && controller(it).is_none()) {
-            let kind = builtin(cluster, "apps", "v1", "deployments");
-            let all = cluster.list(&kind, Some(text(orphan, "/metadata/namespace")));
-            let wants = |it: &Value| of_workload(it).is_some_and(|it| selects(&it, orphan));
-            owners.extend(all.iter().map(|it| it.to_value()).filter(wants).filter_map(|it| key_of(&it)));
-        }
-        owners
     }
 }
 
 impl Rollout<'_> {
     /// Finds the ReplicaSets of the Deployment. Adopts those without a controller, and releases
     /// those that it no longer selects.
-    async fn claim(&mut self, view: &mut DecodedCache, key: &ObjectKey) -> Result<(), ApiError> {
+    async fn claim(&mut self, key: &ObjectKey) -> Result<(), Error> {
         let Some(selector) = of_workload(&self.deployment) else { return Ok(()) };
         let alive = !is_deleting(&self.deployment);
-        let mut claimed = Vec::new();
-        for set in view.all(self.cluster, &self.sets, key.namespace()) {
-            let (ours, matches) = (controls(&self.deployment, &set), selects(&selector, &set));
-            let Some(set_key) = key_of(&set) else { continue };
-            let place = ObjectRef::of(&self.sets, &set_key);
-            if ours && !matches && alive {
+        let mut claimed: Vec<Arc<Value>> = Vec::new();
+        for set in self.of.sets.found(CONTROLLER, text(&self.deployment, "/metadata/uid")) {
+            if selects(&selector, &set) || !alive {
+                claimed.push(Arc::clone(set.json()));
+            } else if let Some(set_key) = set.key() {
                 let release = |it: &mut Value| release(&self.deployment, it);
-                self.cluster.change(&place, &self.writer, release).await?;
-            } else if ours {
-                claimed.push(set);
-            } else if matches && alive && controller(&set).is_none() && !is_deleting(&set) {
-                let adopt = |it: &mut Value| adopt(&self.deployment, it);
-                self.cluster.change(&place, &self.writer, adopt).await?;
-                claimed.push(set);
+                self.of.sets.change(&set_key, "", self.writer, release).await?;
             }
+        }
+        let orphans = self.of.sets.found(ORPHAN, &anchor(key.namespace().unwrap_or_default(), &selector));
+        for set in orphans.into_iter().filter(|it| alive && !is_deleting(it) && selects(&selector, it)) {
+            let Some(set_key) = set.key() else { continue };
+            let adopt = |it: &mut Value| adopt(&self.deployment, it);
+            let adopted = self.of.sets.change(&set_key, "", self.writer, adopt).await?;
+            // Another client may have been faster.
+            let ours = adopted.filter(|it| controls(&self.deployment, it));
+            claimed.extend(ours.map(|it| Arc::clone(it.json())));
         }
         claimed.sort_by(|left, right| {
             ReplicaSetState::read(left).age().cmp(&ReplicaSetState::read(right).age())
@@ -160,7 +151,7 @@ impl Rollout<'_> {
 
     /// Takes the next step and writes the status. Returns the seconds after which to process the
     /// Deployment again.
-    async fn advance(&mut self, key: &ObjectKey) -> Result<Option<i64>, ApiError> {
+    async fn advance(&mut self, key: &ObjectKey) -> Result<Option<i64>, Error> {
         if is_deleting(&self.deployment) || of_workload(&self.deployment).is_none() {
             return self.report(key, false).await;
         }
@@ -197,15 +188,13 @@ impl Rollout<'_> {
 
     /// Returns true if pods of old ReplicaSets still exist.
     fn has_old_pods(&self) -> bool {
-        let pods = builtin(self.cluster, "", "v1", "pods");
-        let namespace = text(&self.deployment, "/metadata/namespace");
-        let ended = |it: &Value| matches!(text(it, "/status/phase"), "Succeeded" | "Failed");
-        let mut pods = self.cluster.list(&pods, Some(namespace)).into_iter().map(|it| it.to_value());
-        pods.any(|pod| !ended(&pod) && self.olds.iter().any(|it| controls(it, &pod)))
+        let mut pods =
+            self.olds.iter().flat_map(|it| self.of.pods.found(CONTROLLER, text(it, "/metadata/uid")));
+        pods.any(|it| !it.has_ended)
     }
 
     /// Updates the annotations of the current ReplicaSet.
-    async fn annotate(&mut self, olds: &[ReplicaSetState]) -> Result<(), ApiError> {
+    async fn annotate(&mut self, olds: &[ReplicaSetState]) -> Result<(), Error> {
         let Some(new) = self.new.clone() else { return Ok(()) };
         let Some(key) = key_of(&new) else { return Ok(()) };
         let revision = history::next_revision(olds);
@@ -217,50 +206,50 @@ impl Rollout<'_> {
             }
             history::annotate(&self.deployment, it, revision) || stale
         };
-        let changed = self.cluster.change(&ObjectRef::of(&self.sets, &key), &self.writer, bring).await?;
-        self.new = changed.map(|it| Arc::new(it.to_value(&self.sets)));
+        let changed = self.of.sets.change(&key, "", self.writer, bring).await?;
+        self.new = changed.map(|it| Arc::clone(it.json()));
         Ok(())
     }
 
     /// Creates the ReplicaSet of the current template. Returns true if it did.
-    async fn create(&mut self, key: &ObjectKey, size: i64, revision: i64) -> Result<bool, ApiError> {
+    async fn create(&mut self, key: &ObjectKey, size: i64, revision: i64) -> Result<bool, Error> {
         let set = history::new_set(&self.deployment, size, revision);
         let name = text(&set, "/metadata/name").to_owned();
-        match self.cluster.add(set, &self.writer).await {
-            Ok(written) => {
-                self.new = Some(Arc::new(written.object.to_value(&self.sets)));
+        match self.of.sets.create(set, self.writer).await {
+            Ok(created) => {
+                self.new = Some(Arc::clone(created.json()));
                 if size > 0 {
                     self.record_event(format!("Scaled up replica set {name} from 0 to {size}")).await;
                 }
                 Ok(true)
             }
             // Another template has the same hash: the next attempt uses another one.
-            Err(refusal) if refusal.0.is_already_exists() => {
+            Err(error) if error.is_already_exists() => {
                 let collided = |it: &mut Value| {
                     let count = number(it, "/status/collisionCount").unwrap_or(0);
-                    it["status"]["collisionCount"] = (count + 1).into();
+                    it["status"]["collisionCount"] = count.saturating_add(1).into();
                     true
                 };
-                let place = ObjectRef::of(&self.deployments, key).part("status");
-                self.cluster.change(&place, &self.writer, collided).await?;
-                Err(refusal)
+                self.of.deployments.change(key, "status", self.writer, collided).await?;
+                Err(error)
             }
-            Err(refusal) => Err(refusal),
+            Err(error) => Err(error),
         }
     }
 
-    async fn resize(&mut self, key: &ObjectKey, name: &str, size: i64) -> Result<(), ApiError> {
+    async fn resize(&mut self, key: &ObjectKey, name: &str, size: i64) -> Result<(), Error> {
         let Ok(set_key) = ObjectKey::from_parts(key.namespace(), name) else { return Ok(()) };
         let mut before = size;
         let resize = |it: &mut Value| {
             before = number(it, "/spec/replicas").unwrap_or(1);
             history::set_size(it, size, &self.wanted)
         };
-        let changed = self.cluster.change(&ObjectRef::of(&self.sets, &set_key), &self.writer, resize).await?;
-        let Some(changed) = changed.map(|it| Arc::new(it.to_value(&self.sets))) else { return Ok(()) };
+        let Some(changed) = self.of.sets.change(&set_key, "", self.writer, resize).await? else {
+            return Ok(());
+        };
         for set in self.new.iter_mut().chain(&mut self.olds) {
             if text(set, "/metadata/name") == name {
-                *set = Arc::clone(&changed);
+                *set = Arc::clone(changed.json());
             }
         }
         if before != size {
@@ -272,20 +261,17 @@ impl Rollout<'_> {
 
     async fn record_event(&self, message: String) {
         let event = Event::normal("ScalingReplicaSet", message);
-        record(self.cluster, &self.writer, &self.deployment, &event).await;
+        self.of.recorder.record(NAME, &self.deployment, event).await;
     }
 
-    async fn forget(&self, key: &ObjectKey, name: &str) -> Result<(), ApiError> {
+    async fn forget(&self, key: &ObjectKey, name: &str) -> Result<(), Error> {
         let Ok(set_key) = ObjectKey::from_parts(key.namespace(), name) else { return Ok(()) };
-        let place = ObjectRef::of(&self.sets, &set_key);
-        match self.cluster.delete(&place, &DeleteOptions::default(), &self.writer).await {
-            Err(refusal) if refusal.0.code != 404 => Err(refusal),
-            _ => Ok(()),
-        }
+        self.of.sets.delete(&set_key, &DeleteParams::default(), self.writer).await?;
+        Ok(())
     }
 
     /// Writes the status and the revision.
-    async fn report(&self, key: &ObjectKey, created: bool) -> Result<Option<i64>, ApiError> {
+    async fn report(&self, key: &ObjectKey, created: bool) -> Result<Option<i64>, Error> {
         let (new, olds) = (self.new.as_deref().map(ReplicaSetState::read), self.old_sets());
         let revision = self.new.as_deref().map_or("", |it| annotation(it, REVISION));
         let mut again = None;
@@ -303,7 +289,7 @@ impl Rollout<'_> {
                 new: new.as_ref(),
                 olds: &olds,
                 created,
-                now: self.cluster.source().now(),
+                now: self.of.environment.now(),
             };
             let (status, rest) = status::status(observed);
             again = rest;
@@ -315,8 +301,7 @@ impl Rollout<'_> {
             it["status"] = status;
             changed || renumbered
         };
-        let place = ObjectRef::of(&self.deployments, key).part("status");
-        self.cluster.change(&place, &self.writer, report).await?;
+        self.of.deployments.change(key, "status", self.writer, report).await?;
         Ok(again)
     }
 }

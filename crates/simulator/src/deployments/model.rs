@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::kinds::json_access::{at, flag, number, text};
-use crate::simulators::owner::is_deleting;
+use crate::json_access::{at, flag, number, text};
+use crate::owner::is_deleting;
 
 /// The annotation with the revision of a ReplicaSet or a Deployment.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";

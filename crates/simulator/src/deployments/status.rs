@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::model::{Desired, ReplicaSetState};
-use crate::kinds::json_access::{flag, items, number, text};
+use crate::json_access::{flag, items, number, text};
 
 /// The inputs of the status.
 #[derive(Clone, Copy, Debug)]

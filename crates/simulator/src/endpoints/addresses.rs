@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::kinds::json_access::{at, flag, items, number, text};
-use crate::simulators::condition;
-use crate::simulators::owner::is_deleting;
+use crate::condition;
+use crate::json_access::{at, flag, items, number, text};
+use crate::owner::is_deleting;
 
 /// Pods that serve the same ports.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::json_access::items;
+use crate::json_access::items;
 
 /// The largest number of addresses.
 const CAPACITY: usize = 1000;

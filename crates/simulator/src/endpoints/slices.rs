@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::kinds::json_access::{entries, items, text};
-use crate::simulators::owner::reference;
+use crate::json_access::{entries, items, text};
+use crate::owner::reference;
 
 /// The largest number of endpoints in a slice: the default of `MaxEndpointsPerSlice` in
 /// k8s.io/kubernetes v1.36.4 pkg/controller/endpointslice/config/v1alpha1/defaults.go.
 const FULL: usize = 100;
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The label with the name of the service of a slice.
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const MANAGER: &str = "endpointslice-controller.k8s.io";

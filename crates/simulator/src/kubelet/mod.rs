@@ -8,33 +8,47 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch_core::ObjectKey;
+use dogwatch_client::Error;
+use dogwatch_controller::{
+    Action, BoxError, Context, Controller, ControllerBuilder, Predicate, Reconciler, Watched,
+};
+use dogwatch_core::{DeleteParams, Object, ObjectKey, Preconditions};
+use dogwatch_informer::{Change, EventHandler, ScopedRegistration};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::owner::{controller_key, is_deleting};
-use super::settings::Simulators;
-use crate::api_error::ApiError;
-use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Writer};
-use crate::controllers::reconcile::{Next, Reconciler};
-use crate::controllers::recorder::{Event, record};
-use crate::controllers::{builtin, writer};
-use crate::kinds::json_access::{at, flag, items, number, text};
-use crate::registry::Kind;
-use crate::store::{CollectionName, Encoded};
-use crate::time;
+use crate::caches::Caches;
+use crate::collection::{Collection, Writer, code};
+use crate::component::Component;
+use crate::environment::Environment;
+use crate::index::NODE;
+use crate::json_access::{at, flag, items, number, text};
+use crate::object::{JsonObject, Pod};
+use crate::owner::{controller_key, is_deleting};
+use crate::recorder::{Event, Recorder};
+use crate::settings::Settings;
 use addresses::Addresses;
 use status::Facts;
 
+/// The name of the component.
+const NAME: &str = "kubelet";
+
 /// Reports pods as if they ran.
 #[derive(Debug)]
-pub(super) struct Kubelet {
-    settings: Simulators,
+pub(crate) struct Kubelet {
+    settings: Settings,
+    pods: Collection<Pod>,
+    nodes: Collection<JsonObject>,
+    recorder: Recorder,
+    environment: Arc<Environment>,
     /// The next stage of each pod, its start and its duration.
-    stages: HashMap<ObjectKey, StageTimer>,
+    stages: Mutex<HashMap<ObjectKey, StageTimer>>,
     /// The addresses of pods.
-    addresses: Addresses,
+    addresses: Arc<Mutex<Addresses>>,
 }
 
 #[derive(Debug)]
@@ -61,116 +75,156 @@ enum Stage {
 }
 
 impl Kubelet {
-    pub(super) fn new(settings: &Simulators) -> Self {
-        Self { settings: settings.clone(), stages: HashMap::new(), addresses: Addresses::default() }
+    pub(crate) fn new(
+        caches: &Caches,
+        recorder: &Recorder,
+        environment: &Arc<Environment>,
+        settings: &Settings,
+    ) -> Self {
+        Self {
+            settings: settings.clone(),
+            pods: caches.pods.get(),
+            nodes: caches.nodes.get(),
+            recorder: recorder.clone(),
+            environment: Arc::clone(environment),
+            stages: Mutex::default(),
+            addresses: Arc::default(),
+        }
     }
 
     /// Returns the time until the next stage of a pod.
-    fn rest(&mut self, cluster: &Cluster, key: &ObjectKey, pod: &Value, stage: Stage) -> Duration {
+    fn rest(&self, key: &ObjectKey, pod: &Value, stage: Stage) -> Duration {
         let uid = text(pod, "/metadata/uid");
-        if !self.stages.get(key).is_some_and(|it| it.uid == uid && it.stage == stage) {
-            let takes = match stage {
-                Stage::Accept | Stage::Refresh => Duration::ZERO,
-                Stage::Start => {
-                    let jitter = time::scaled(self.settings.jitter, cluster.source().fraction());
-                    self.settings.ready_after.saturating_add(jitter)
-                }
-                Stage::Complete => self.settings.complete_after,
-                Stage::Stop => {
-                    let grace = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
-                    self.settings.stop_after.min(Duration::from_secs(grace.unsigned_abs()))
-                }
-            };
-            let begun = StageTimer { uid: uid.to_owned(), stage, since: Instant::now(), takes };
-            self.stages.insert(key.clone(), begun);
+        let mut stages = self.stages.lock();
+        if let Some(known) = stages.get(key).filter(|it| it.uid == uid && it.stage == stage) {
+            return known.takes.saturating_sub(known.since.elapsed());
         }
-        self.stages.get(key).map_or(Duration::ZERO, |it| it.takes.saturating_sub(it.since.elapsed()))
+        let takes = match stage {
+            Stage::Accept | Stage::Refresh => Duration::ZERO,
+            Stage::Start => {
+                let jitter = self.environment.up_to(self.settings.jitter);
+                self.settings.ready_after.saturating_add(jitter)
+            }
+            Stage::Complete => self.settings.complete_after,
+            Stage::Stop => {
+                let grace = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
+                self.settings.stop_after.min(Duration::from_secs(grace.unsigned_abs()))
+            }
+        };
+        let begun = StageTimer { uid: uid.to_owned(), stage, since: Instant::now(), takes };
+        stages.insert(key.clone(), begun);
+        takes
     }
 
-    /// Allocates an address for a pod, in the network of its node if that has a free one.
-    fn take_address(&mut self, key: &ObjectKey, node: &Value) -> String {
-        let network = text(node, "/spec/podCIDR").rsplit_once('.').map_or("", |(it, _)| it);
-        self.addresses.take(key, network)
+    async fn stop(&self, key: &ObjectKey, pod: &Value, writer: Writer<'_>) -> Result<Action, Error> {
+        self.record_each(pod, |it| Event::normal("Killing", format!("Stopping container {it}"))).await;
+        let mut this_pod = Preconditions::default();
+        this_pod.uid = Some(text(pod, "/metadata/uid").to_owned());
+        let params = DeleteParams::default().grace_period(Duration::ZERO).preconditions(this_pod);
+        match self.pods.delete(key, &params, writer).await {
+            Err(error) if code(&error) != 409 => Err(error),
+            _ => Ok(Action::Done),
+        }
+    }
+
+    /// Records an event for each container.
+    async fn record_each(&self, pod: &Value, event: impl Fn(&str) -> Event) {
+        for container in items(pod, "/spec/containers") {
+            self.recorder.record(NAME, pod, event(text(container, "/name"))).await;
+        }
+    }
+}
+
+impl Component for Kubelet {
+    const NAME: &'static str = NAME;
+
+    /// Returns the controller, which processes pods on nodes: one that has changed, and those of a
+    /// node that was created after them.
+    fn watch(&self) -> ControllerBuilder<ObjectKey> {
+        let assigned = Predicate::matching(|pod: &Pod| !pod.node().is_empty());
+        let created = Predicate::new(|change| matches!(change, Change::Added { .. }));
+        let pods = self.pods.clone();
+        let of_node = move |node: &JsonObject| {
+            pods.store.index_keys(NODE, node.header().name).expect("indexes are added with the informer")
+        };
+        Controller::of(Watched::new(&self.pods.informer).when(assigned))
+            .watches(Watched::new(&self.nodes.informer).when(created), of_node)
+    }
+
+    /// Tracks the addresses of pods. None may be allocated before all existing ones are known.
+    fn prepare(&self) -> BoxFuture<'static, Result<Option<ScopedRegistration>, BoxError>> {
+        let (pods, addresses) = (self.pods.informer.clone(), Arc::clone(&self.addresses));
+        let tracking = async move {
+            let handler = pods.add_handler(AddressTracker(addresses))?.scoped();
+            pods.start();
+            handler.synced().await?;
+            Ok(Some(handler))
+        };
+        tracking.boxed()
     }
 }
 
 impl Reconciler for Kubelet {
-    fn name(&self) -> &'static str {
-        "kubelet"
-    }
+    type Error = Error;
 
-    fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
-        ["pods", "nodes"].map(|it| builtin(cluster, "", "v1", it).collection.clone()).to_vec()
-    }
-
-    /// Returns a pod on a node, or the pods of a node that was created after them.
-    fn touched(
-        &mut self,
-        cluster: &Cluster,
-        collection: &CollectionName,
-        before: Option<&Encoded>,
-        after: Option<&Encoded>,
-    ) -> Vec<ObjectKey> {
-        if &**collection == "/nodes" {
-            let Some(node) = after.filter(|_| before.is_none()) else { return Vec::new() };
-            let pods = cluster.list(&builtin(cluster, "", "v1", "pods"), None);
-            let of_node = |pod: &&Arc<Encoded>| pod.field("spec.nodeName") == Some(node.key().name());
-            return pods.iter().filter(of_node).map(|it| it.key().clone()).collect();
-        }
-        let address = |it: &Encoded| it.field("status.podIP").filter(|it| !it.is_empty()).map(str::to_owned);
-        if let Some(after) = after {
-            if let Some(address) = address(after) {
-                self.addresses.hold(address, after.key());
-            }
-            let assigned = after.field("spec.nodeName").is_some_and(|it| !it.is_empty());
-            return if assigned { vec![after.key().clone()] } else { Vec::new() };
-        }
-        if let Some(before) = before {
-            self.stages.remove(before.key());
-            if let Some(address) = address(before) {
-                self.addresses.give_back(&address, before.key());
-            }
-        }
-        Vec::new()
-    }
-
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
-        let kind = builtin(cluster, "", "v1", "pods");
-        let Some(pod) = cluster.get(&kind, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
-        let Some(node) = node_of(cluster, &pod) else { return Ok(Next::touch()) };
-        let Some(stage) = stage(&pod) else { return Ok(Next::touch()) };
-        let rest = self.rest(cluster, key, &pod, stage);
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, Error> {
+        let Some(pod) = self.pods.get(key) else {
+            self.stages.lock().remove(key);
+            return Ok(Action::Done);
+        };
+        let Some(node) = self.nodes.store.get_named(None, pod.node()) else { return Ok(Action::Done) };
+        let Some(stage) = stage(&pod) else { return Ok(Action::Done) };
+        let rest = self.rest(key, &pod, stage);
         if !rest.is_zero() {
-            return Ok(Next::after(rest));
+            return Ok(Action::RequeueAfter(rest));
         }
-        let writer = writer("kubelet", "kubelet");
+        let writer = Writer { manager: NAME, context };
         if stage == Stage::Stop {
-            return stop(cluster, &kind, key, &pod, &writer).await;
+            return self.stop(key, &pod, writer).await;
         }
         let host = items(&node, "/status/addresses").iter().find(|it| text(it, "/type") == "InternalIP");
         let host = host.map_or("", |it| text(it, "/address"));
         let address = match (stage, text(&pod, "/status/podIP")) {
             (Stage::Start, "") if flag(&pod, "/spec/hostNetwork") => host.to_owned(),
-            (Stage::Start, "") => self.take_address(key, &node),
+            (Stage::Start, "") => take_address(&mut self.addresses.lock(), key, &node),
             (_, known) => known.to_owned(),
         };
-        let (now, uid) = (cluster.source().stamp(), text(&pod, "/metadata/uid"));
-        let left = time_left(&pod, cluster.source().now());
+        let (now, uid) = (self.environment.stamp(), text(&pod, "/metadata/uid"));
+        let left = time_left(&pod, self.environment.now());
         let over = left.is_some_and(|it| it.is_zero());
         let facts = Facts { now: &now, host, address: &address, uid, over };
         let report = |it: &mut Value| {
             let status = if text(it, "/metadata/uid") == uid { report(stage, it, facts) } else { None };
             status.map(|status| it["status"] = status).is_some()
         };
-        cluster.change(&ObjectRef::of(&kind, key).part("status"), &writer, report).await?;
+        self.pods.change(key, "status", writer, report).await?;
         if stage == Stage::Start {
-            record_each(cluster, &pod, &writer, |it| {
-                Event::normal("Started", format!("Started container {it}"))
-            })
-            .await;
+            self.record_each(&pod, |it| Event::normal("Started", format!("Started container {it}"))).await;
         }
-        Ok(left.filter(|_| stage == Stage::Refresh && !over).map_or_else(Next::touch, Next::after))
+        let deadline = left.filter(|_| stage == Stage::Refresh && !over);
+        Ok(deadline.map_or(Action::Done, Action::RequeueAfter))
     }
+}
+
+/// Tracks which pods have which addresses.
+struct AddressTracker(Arc<Mutex<Addresses>>);
+
+impl EventHandler<Pod> for AddressTracker {
+    fn on_change(&mut self, change: &Change<Pod>) {
+        let pod = change.object();
+        let (address, Some(key)) = (text(pod, "/status/podIP"), pod.key()) else { return };
+        match change {
+            _ if address.is_empty() => {}
+            Change::Deleted(_) => self.0.lock().give_back(address, &key),
+            _ => self.0.lock().hold(address.to_owned(), &key),
+        }
+    }
+}
+
+/// Allocates an address for a pod, in the network of its node if that has a free one.
+fn take_address(addresses: &mut Addresses, key: &ObjectKey, node: &Value) -> String {
+    let network = text(node, "/spec/podCIDR").rsplit_once('.').map_or("", |(it, _)| it);
+    addresses.take(key, network)
 }
 
 /// Returns the time that a pod may still be active, if it has a deadline.
@@ -213,35 +267,6 @@ fn report(expected: Stage, pod: &Value, facts: Facts<'_>) -> Option<Value> {
     }
 }
 
-async fn stop(
-    cluster: &Cluster,
-    kind: &Kind,
-    key: &ObjectKey,
-    pod: &Value,
-    writer: &Writer,
-) -> Result<Next, ApiError> {
-    record_each(cluster, pod, writer, |it| Event::normal("Killing", format!("Stopping container {it}")))
-        .await;
-    let uid = Some(text(pod, "/metadata/uid").to_owned());
-    let options = DeleteOptions { grace: Some(0), uid, ..DeleteOptions::default() };
-    match cluster.delete(&ObjectRef::of(kind, key), &options, writer).await {
-        Err(refusal) if !matches!(refusal.0.code, 404 | 409) => Err(refusal),
-        _ => Ok(Next::touch()),
-    }
-}
-
-/// Records an event for each container.
-async fn record_each(cluster: &Cluster, pod: &Value, writer: &Writer, event: impl Fn(&str) -> Event) {
-    for container in items(pod, "/spec/containers") {
-        record(cluster, writer, pod, &event(text(container, "/name"))).await;
-    }
-}
-
-fn node_of(cluster: &Cluster, pod: &Value) -> Option<Value> {
-    let key = ObjectKey::from_parts(None, text(pod, "/spec/nodeName")).ok()?;
-    cluster.get(&builtin(cluster, "", "v1", "nodes"), &key).map(|it| it.to_value())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -279,10 +304,11 @@ mod tests {
 
     #[test]
     fn pods_have_unique_addresses_even_beyond_the_network_of_a_node() {
-        let mut kubelet = Kubelet::new(&Simulators::default());
+        let mut addresses = Addresses::default();
         let node = json!({ "spec": { "podCIDR": "10.244.1.0/24" } });
-        let all: Vec<_> =
-            (0..300).map(|it| kubelet.take_address(&ObjectKey::cluster(&it.to_string()), &node)).collect();
+        let all: Vec<_> = (0..300)
+            .map(|it| take_address(&mut addresses, &ObjectKey::cluster(&it.to_string()), &node))
+            .collect();
         assert_eq!((all[0].as_str(), all[252].as_str()), ("10.244.1.2", "10.244.1.254"));
         assert_eq!(all[253], "10.245.0.2");
         let unique: std::collections::HashSet<_> = all.iter().collect();

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::json_access::{at, items, number, text};
-use crate::simulators::condition;
+use crate::condition;
+use crate::json_access::{at, items, number, text};
 
 /// The inputs of a report apart from the pod.
 #[derive(Clone, Copy, Debug)]

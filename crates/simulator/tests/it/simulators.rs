@@ -1,12 +1,10 @@
 //! A simulated cluster as its users see it: workloads start, roll out, scale and are deleted.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_apiserver::cluster::{DeleteOptions, ObjectRef, Propagation, Writer};
-use dogwatch_apiserver::controllers::Controllers;
-use dogwatch_apiserver::simulators::Simulators;
+use dogwatch_simulator::Settings;
 use serde_json::{Value, json};
 
 use crate::test_cluster::{TestCluster, key_of};
@@ -20,14 +18,8 @@ const ENDPOINTS: (&str, &str) = ("v1", "Endpoints");
 const SLICES: (&str, &str) = ("discovery.k8s.io/v1", "EndpointSlice");
 const ACCOUNTS: (&str, &str) = ("v1", "ServiceAccount");
 
-async fn simulated(simulators: Simulators) -> TestCluster {
-    let mut it = TestCluster::with(Controllers::none()).await;
-    let (one, two) = (Arc::clone(&it.cluster), Arc::clone(&it.cluster));
-    it.tasks.spawn(async {
-        let controllers = Controllers::default().run(one, std::future::pending());
-        tokio::join!(biased; controllers, simulators.run(two, std::future::pending()));
-    });
-    it
+async fn simulated(settings: Settings) -> TestCluster {
+    TestCluster::with(settings).await
 }
 
 fn deployment(name: &str, replicas: u32, image: &str) -> Value {
@@ -65,7 +57,7 @@ fn labeled(objects: &[Value], app: &str) -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn simulated_nodes_alone_run_pods_but_no_workloads() {
-    let it = simulated(Simulators::only_nodes()).await;
+    let it = simulated(Settings::only_nodes()).await;
     it.add(deployment("web", 3, "i:1")).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
         "spec": { "containers": [{ "name": "c", "image": "i" }] } }))
@@ -77,7 +69,7 @@ async fn simulated_nodes_alone_run_pods_but_no_workloads() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unschedulable_pod_is_reported_once() {
-    let it = simulated(Simulators::default()).await;
+    let it = simulated(Settings::default()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
         "spec": { "nodeSelector": { "no": "where" }, "containers": [{ "name": "c", "image": "i" }] } }))
         .await;
@@ -99,7 +91,7 @@ async fn an_unschedulable_pod_is_reported_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_fails_when_its_deadline_has_passed() {
-    let it = simulated(Simulators::default()).await;
+    let it = simulated(Settings::default()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
         "spec": { "activeDeadlineSeconds": 30, "containers": [{ "name": "c", "image": "i" }] } }))
         .await;
@@ -112,7 +104,7 @@ async fn a_pod_fails_when_its_deadline_has_passed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_becomes_available() {
-    let it = simulated(Simulators::default()).await;
+    let it = simulated(Settings::default()).await;
     let start = tokio::time::Instant::now();
     it.add(deployment("web", 3, "i:1")).await;
     let up = it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
@@ -134,14 +126,14 @@ async fn a_deployment_becomes_available() {
         assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], sets[0]["metadata"]["uid"]);
         assert!(pod["status"]["podIP"].as_str().unwrap().starts_with("10.244."));
     }
-    let revision = it.cluster.store().revision();
+    let revision = it.cluster().store().revision();
     it.advance(Duration::from_secs(1000)).await;
-    assert_eq!(it.cluster.store().revision(), revision, "an idle cluster writes nothing");
+    assert_eq!(it.cluster().store().revision(), revision, "an idle cluster writes nothing");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_respects_max_surge_and_max_unavailable() {
-    let it = simulated(Simulators::default()).await;
+    let it = simulated(Settings::default()).await;
     let mut wanted = deployment("web", 4, "i:1");
     wanted["spec"]["strategy"] = json!({ "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 1 } });
     it.add(wanted).await;
@@ -149,7 +141,7 @@ async fn a_rollout_respects_max_surge_and_max_unavailable() {
     let alive = |it: &Value| it["metadata"]["deletionTimestamp"].is_null();
     let mut pods: BTreeMap<String, Value> = it.all(PODS).into_iter().map(|it| (key_of(&it), it)).collect();
     let kind = it.kind("v1", "Pod");
-    let mut cursor = it.cluster.store().watch(&kind.collection, it.cluster.store().revision()).unwrap();
+    let mut cursor = it.cluster().store().watch(&kind.collection, it.cluster().store().revision()).unwrap();
     it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
     let done = it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     assert_eq!(done["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "2");
@@ -172,7 +164,7 @@ async fn a_rollout_respects_max_surge_and_max_unavailable() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollback_reuses_the_old_replica_set_with_a_new_revision() {
-    let it = simulated(Simulators::instant()).await;
+    let it = simulated(Settings::instant()).await;
     it.add(deployment("web", 2, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
@@ -188,7 +180,7 @@ async fn a_rollback_reuses_the_old_replica_set_with_a_new_revision() {
 
 #[tokio::test(start_paused = true)]
 async fn old_replica_sets_are_kept_up_to_the_history_limit() {
-    let it = simulated(Simulators::instant()).await;
+    let it = simulated(Settings::instant()).await;
     let mut wanted = deployment("web", 1, "i:0");
     wanted["spec"]["revisionHistoryLimit"] = 2.into();
     it.add(wanted).await;
@@ -211,7 +203,7 @@ async fn old_replica_sets_are_kept_up_to_the_history_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_scales_up_and_down_and_pauses() {
-    let it = simulated(Simulators::instant()).await;
+    let it = simulated(Settings::instant()).await;
     it.add(deployment("web", 1, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     for replicas in [5, 2, 0, 3] {
@@ -239,13 +231,13 @@ async fn a_deployment_scales_up_and_down_and_pauses() {
 
 #[tokio::test(start_paused = true)]
 async fn recreate_deletes_all_old_pods_before_it_creates_new_ones() {
-    let it = simulated(Simulators::default()).await;
+    let it = simulated(Settings::default()).await;
     let mut wanted = deployment("web", 2, "i:1");
     wanted["spec"]["strategy"] = json!({ "type": "Recreate" });
     it.add(wanted).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     let kind = it.kind("v1", "Pod");
-    let mut cursor = it.cluster.store().watch(&kind.collection, it.cluster.store().revision()).unwrap();
+    let mut cursor = it.cluster().store().watch(&kind.collection, it.cluster().store().revision()).unwrap();
     it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     let (mut deleted, mut created) = (Vec::new(), Vec::new());
@@ -262,7 +254,7 @@ async fn recreate_deletes_all_old_pods_before_it_creates_new_ones() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stuck_rollout_reports_that_it_exceeded_its_deadline() {
-    let it = simulated(Simulators::default()).await;
+    let it = simulated(Settings::default()).await;
     let mut wanted = deployment("web", 1, "i:1");
     wanted["spec"]["progressDeadlineSeconds"] = 60.into();
     wanted["spec"]["template"]["spec"]["nodeSelector"] = json!({ "no": "such" });
@@ -278,7 +270,7 @@ async fn a_stuck_rollout_reports_that_it_exceeded_its_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_deployment_deletes_its_replica_sets_and_pods() {
-    let it = simulated(Simulators::default()).await;
+    let it = simulated(Settings::default()).await;
     it.add(deployment("web", 3, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     it.delete(DEPLOYMENTS, "default/web", Some(Propagation::Foreground)).await;
@@ -288,7 +280,7 @@ async fn a_deleted_deployment_deletes_its_replica_sets_and_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn orphaned_pods_are_adopted_by_a_new_replica_set() {
-    let it = simulated(Simulators::instant()).await;
+    let it = simulated(Settings::instant()).await;
     it.add(deployment("web", 2, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     let before: Vec<_> = it.all(PODS).iter().map(key_of).collect();
@@ -310,7 +302,7 @@ async fn orphaned_pods_are_adopted_by_a_new_replica_set() {
 
 #[tokio::test(start_paused = true)]
 async fn a_relabelled_pod_is_released_and_replaced() {
-    let it = simulated(Simulators::instant()).await;
+    let it = simulated(Settings::instant()).await;
     it.add(deployment("web", 2, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     let one = key_of(&it.all(PODS)[0]);
@@ -322,7 +314,7 @@ async fn a_relabelled_pod_is_released_and_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_gets_endpoint_slices_and_endpoints() {
-    let it = simulated(Simulators::default()).await;
+    let it = simulated(Settings::default()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "namespace": "default" },
         "spec": { "selector": { "app": "web" }, "ports": [{ "name": "http", "port": 80, "targetPort": "http" }] } }))
         .await;
@@ -361,7 +353,7 @@ async fn a_service_gets_endpoint_slices_and_endpoints() {
 
 #[tokio::test(start_paused = true)]
 async fn every_namespace_has_a_service_account_and_can_be_deleted() {
-    let it = simulated(Simulators::default()).await;
+    let it = simulated(Settings::default()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "a" } })).await;
     it.until(ACCOUNTS, |all| all.len() == 5).await;
     it.delete(ACCOUNTS, "default/default", None).await;
@@ -377,10 +369,10 @@ async fn every_namespace_has_a_service_account_and_can_be_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_are_ready_and_renew_their_leases_if_configured() {
-    let mut simulators = Simulators::default();
-    simulators.nodes = 2;
-    simulators.heartbeat = Some(Duration::from_secs(10));
-    let it = simulated(simulators).await;
+    let mut settings = Settings::default();
+    settings.nodes = 2;
+    settings.heartbeat = Some(Duration::from_secs(10));
+    let it = simulated(settings).await;
     let nodes = it.until(NODES, |all| all.len() == 2 && all.iter().all(is_ready)).await;
     assert_eq!(nodes.iter().map(key_of).collect::<Vec<_>>(), ["node-1", "node-2"]);
     let lease = ("coordination.k8s.io/v1", "Lease");
@@ -394,9 +386,9 @@ async fn nodes_are_ready_and_renew_their_leases_if_configured() {
 async fn the_seed_determines_the_cluster() {
     let mut all = Vec::new();
     for _ in 0..2 {
-        let mut simulators = Simulators::default();
-        simulators.jitter = Duration::from_secs(3);
-        let it = simulated(simulators).await;
+        let mut settings = Settings::default();
+        settings.jitter = Duration::from_secs(3);
+        let it = simulated(settings).await;
         it.add(deployment("web", 3, "i:1")).await;
         it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
         all.push(it.all(PODS));
@@ -408,7 +400,7 @@ async fn the_seed_determines_the_cluster() {
 /// history is compacted: a later list alone does not show what was deleted.
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_deletion_was_compacted_is_replaced() {
-    let it = simulated(Simulators::default()).await;
+    let it = simulated(Settings::default()).await;
     it.add(deployment("web", 1, "i:1")).await;
     it.add(
         json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "namespace": "default" },
@@ -421,8 +413,8 @@ async fn a_pod_whose_deletion_was_compacted_is_replaced() {
     let (key, options) =
         (first.parse().unwrap(), DeleteOptions { grace: Some(0), ..DeleteOptions::default() });
     let (place, writer) = (ObjectRef::of(&kind, &key), Writer::server("test"));
-    it.cluster.delete(&place, &options, &writer).await.expect("deleted");
-    it.cluster.store().compact(it.cluster.store().revision());
+    it.cluster().delete(&place, &options, &writer).await.expect("deleted");
+    it.cluster().store().compact(it.cluster().store().revision());
     let pods = it.until(PODS, |all| all.len() == 1 && key_of(&all[0]) != first && is_ready(&all[0])).await;
     let updated = |slice: &Value| slice["endpoints"][0]["targetRef"]["name"] == pods[0]["metadata"]["name"];
     it.until(SLICES, |all| all.iter().any(updated)).await;
@@ -430,7 +422,7 @@ async fn a_pod_whose_deletion_was_compacted_is_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_starts_when_its_node_is_created_later() {
-    let it = simulated(Simulators::only_nodes()).await;
+    let it = simulated(Settings::only_nodes()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
         "spec": { "nodeName": "late", "containers": [{ "name": "c", "image": "i" }] } }))
         .await;

@@ -1,0 +1,69 @@
+//! The simulator of `serve --simulate` and the demo, next to the API server of this process.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use anyhow::Context as _;
+use dogwatch::Client;
+use dogwatch::client::RequestBody;
+use dogwatch::http::Request;
+use dogwatch::http::header::{AUTHORIZATION, HeaderValue};
+use dogwatch_apiserver::ApiServer;
+use dogwatch_simulator::{Settings, Simulator};
+use secrecy::ExposeSecret;
+use tower_service::Service;
+
+/// Starts a simulator on a server. The readiness of the server includes its components.
+pub(crate) fn start(
+    server: &ApiServer,
+    mut settings: Settings,
+    seed: Option<u64>,
+) -> anyhow::Result<Simulator> {
+    settings.root_certificate = server.certificates().map(|it| it.authority());
+    let cluster = Arc::clone(server.cluster());
+    let mut builder = Simulator::builder(client(server)?).settings(settings);
+    builder = builder.clock(move || cluster.source().now());
+    if let Some(seed) = seed {
+        builder = builder.seed(seed);
+    }
+    let simulator = builder.start();
+    for name in simulator.health().components().into_keys() {
+        let health = Arc::clone(simulator.health());
+        let is_up = move || health.component(name).is_none_or(|it| it.down.is_none());
+        server.ready_check(format!("simulator/{name}"), is_up);
+    }
+    Ok(simulator)
+}
+
+/// Returns a client without a connection. The address of the kubeconfig may be one that only other
+/// machines can resolve.
+fn client(server: &ApiServer) -> anyhow::Result<Client> {
+    let (url, service) = (server.url().parse().context("the URL of the server")?, server.service());
+    let Some(token) = server.token() else { return Ok(Client::from_service(url, "default", service)) };
+    let header = format!("Bearer {}", token.expose_secret());
+    let mut header: HeaderValue = header.parse().context("the token is not valid in a header")?;
+    header.set_sensitive(true);
+    Ok(Client::from_service(url, "default", Authorized { service, header }))
+}
+
+/// Adds credentials to requests.
+#[derive(Clone)]
+struct Authorized<S> {
+    service: S,
+    header: HeaderValue,
+}
+
+impl<S: Service<Request<RequestBody>>> Service<Request<RequestBody>> for Authorized<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<RequestBody>) -> S::Future {
+        request.headers_mut().insert(AUTHORIZATION, self.header.clone());
+        self.service.call(request)
+    }
+}

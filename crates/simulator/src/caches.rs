@@ -1,0 +1,80 @@
+//! The collections that the simulated components use, each cached once for all of them.
+
+use dogwatch_client::{Client, IgnoreWarnings};
+use dogwatch_core::{FieldSelector, Gvk, ResourceType};
+
+use crate::collection::CollectionSlot;
+use crate::index::{by_controller, by_label, by_node, by_selector, orphans};
+use crate::object::{JsonObject, Pod};
+use crate::selector::{of_service, of_workload};
+
+/// The name of the service account that each namespace has.
+pub(crate) const ACCOUNT: &str = "default";
+/// The name of the ConfigMap with the root certificate that each namespace has.
+pub(crate) const CERTIFICATE: &str = "kube-root-ca.crt";
+
+/// The collections that the simulated components use. An informer runs only if a component watches
+/// or needs it.
+#[derive(Debug)]
+pub(crate) struct Caches {
+    pub(crate) nodes: CollectionSlot<JsonObject>,
+    pub(crate) leases: CollectionSlot<JsonObject>,
+    pub(crate) pods: CollectionSlot<Pod>,
+    pub(crate) replica_sets: CollectionSlot<JsonObject>,
+    pub(crate) deployments: CollectionSlot<JsonObject>,
+    pub(crate) services: CollectionSlot<JsonObject>,
+    pub(crate) endpoints: CollectionSlot<JsonObject>,
+    pub(crate) slices: CollectionSlot<JsonObject>,
+    pub(crate) namespaces: CollectionSlot<JsonObject>,
+    /// Only those called [`ACCOUNT`].
+    pub(crate) accounts: CollectionSlot<JsonObject>,
+    /// Only those called [`CERTIFICATE`].
+    pub(crate) certificates: CollectionSlot<JsonObject>,
+}
+
+impl Caches {
+    pub(crate) fn new(client: &Client) -> Self {
+        let namespaced = |group: &str, kind: &str, plural: &str| {
+            ResourceType::namespaced(Gvk::new(group, "v1", kind), plural)
+        };
+        let cluster = |kind: &str, plural: &str| ResourceType::cluster(Gvk::new("", "v1", kind), plural);
+        // Every request about Endpoints is answered with a warning that they are deprecated, which
+        // is of no use to the users of a simulated cluster.
+        let quiet = client.with_warnings(IgnoreWarnings);
+        Self {
+            nodes: CollectionSlot::new(client, cluster("Node", "nodes"), |it| it),
+            leases: CollectionSlot::new(client, namespaced("coordination.k8s.io", "Lease", "leases"), |it| {
+                it
+            }),
+            pods: CollectionSlot::new(client, namespaced("", "Pod", "pods"), |it| {
+                it.index(by_controller()).index(orphans()).index(by_label()).index(by_node())
+            }),
+            replica_sets: CollectionSlot::new(
+                client,
+                namespaced("apps", "ReplicaSet", "replicasets"),
+                |it| it.index(by_controller()).index(orphans()).index(by_selector(of_workload)),
+            ),
+            deployments: CollectionSlot::new(client, namespaced("apps", "Deployment", "deployments"), |it| {
+                it.index(by_selector(of_workload))
+            }),
+            services: CollectionSlot::new(client, namespaced("", "Service", "services"), |it| {
+                it.index(by_selector(of_service))
+            }),
+            endpoints: CollectionSlot::new(&quiet, namespaced("", "Endpoints", "endpoints"), |it| it),
+            slices: CollectionSlot::new(
+                client,
+                namespaced("discovery.k8s.io", "EndpointSlice", "endpointslices"),
+                |it| it.index(by_label()),
+            ),
+            namespaces: CollectionSlot::new(client, cluster("Namespace", "namespaces"), |it| it),
+            accounts: CollectionSlot::new(
+                client,
+                namespaced("", "ServiceAccount", "serviceaccounts"),
+                |it| it.fields(FieldSelector::name(ACCOUNT)),
+            ),
+            certificates: CollectionSlot::new(client, namespaced("", "ConfigMap", "configmaps"), |it| {
+                it.fields(FieldSelector::name(CERTIFICATE))
+            }),
+        }
+    }
+}

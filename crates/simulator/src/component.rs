@@ -1,0 +1,48 @@
+//! A simulated component: a controller that is built anew whenever it has to be restarted.
+
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dogwatch_client::Error;
+use dogwatch_controller::{BoxError, ControllerBuilder, Reconciler};
+use dogwatch_core::ObjectKey;
+use dogwatch_informer::ScopedRegistration;
+use dogwatch_workqueue::limiter::ExponentialPerItem;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use crate::health::SimulatorHealth;
+use crate::supervise::Observed;
+
+/// The delay of the first retry of a key, as in client-go v0.36.4
+/// util/workqueue/default_rate_limiters.go, and the longest delay of any.
+const FIRST_RETRY: Duration = Duration::from_millis(5);
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+
+/// A simulated component.
+pub(crate) trait Component: Reconciler<Error = Error> {
+    /// The name, for logs, metrics and health.
+    const NAME: &'static str;
+
+    /// Returns the controller, with the collections that it watches.
+    fn watch(&self) -> ControllerBuilder<ObjectKey>;
+
+    /// Returns a future that completes when keys may be processed. The handler that it returns is
+    /// registered as long as the component runs.
+    fn prepare(&self) -> BoxFuture<'static, Result<Option<ScopedRegistration>, BoxError>> {
+        ready(Ok(None)).boxed()
+    }
+}
+
+/// Runs a component until it fails.
+pub(crate) async fn run<C: Component>(component: C, health: Arc<SimulatorHealth>) -> Result<(), BoxError> {
+    let _handler = component.prepare().await?;
+    let controller = component
+        .watch()
+        .named(C::NAME)
+        .limiter(ExponentialPerItem::new(FIRST_RETRY, LONGEST_RETRY))
+        .build(Observed { name: C::NAME, health, reconciler: component });
+    controller.run(std::future::pending()).await?;
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! The indexes of the caches, so that the cost of a change does not grow with the number of
+//! objects: pods by controller, node and label, and workloads by their selectors.
+
+use dogwatch_core::{Header, LabelSelector, Operator};
+use dogwatch_informer::Index;
+use serde_json::Value;
+
+use crate::json_access::text;
+use crate::object::{Payload, Pod};
+use crate::owner::controller;
+
+/// Objects by the uid of their controller.
+pub(crate) const CONTROLLER: &str = "controller";
+/// Objects without a controller, by namespace and label.
+pub(crate) const ORPHAN: &str = "orphan";
+/// Objects by namespace and label.
+pub(crate) const LABEL: &str = "label";
+/// Pods by the name of their node, which is empty if they have none.
+pub(crate) const NODE: &str = "node";
+/// Objects with a selector, by namespace and one label that the selector requires.
+pub(crate) const SELECTOR: &str = "selector";
+
+/// Indexes objects by the uid of their controller.
+pub(crate) fn by_controller<T: Payload>() -> Index<T> {
+    Index::visiting(CONTROLLER, |object: &T, found| {
+        if let Some(owner) = controller(object) {
+            found(text(owner, "/uid"));
+        }
+    })
+}
+
+/// Indexes objects without a controller by namespace and label.
+pub(crate) fn orphans<T: Payload>() -> Index<T> {
+    Index::visiting(ORPHAN, |object: &T, found| {
+        if controller(object).is_none() {
+            labels(&object.header()).iter().for_each(|it| found(it));
+        }
+    })
+}
+
+/// Indexes objects by namespace and label.
+pub(crate) fn by_label<T: Payload>() -> Index<T> {
+    Index::visiting(LABEL, |object: &T, found| labels(&object.header()).iter().for_each(|it| found(it)))
+}
+
+/// Indexes pods by their node.
+pub(crate) fn by_node() -> Index<Pod> {
+    Index::visiting(NODE, |pod: &Pod, found| found(pod.node()))
+}
+
+/// Indexes objects by one label that their selector requires.
+pub(crate) fn by_selector<T: Payload>(selector: fn(&Value) -> Option<LabelSelector>) -> Index<T> {
+    Index::new(SELECTOR, move |object: &T| {
+        let namespace = object.header().namespace.unwrap_or_default();
+        selector(object).map(|it| anchor(namespace, &it))
+    })
+}
+
+/// Returns the values under which an object is found by label: one for each label, and one without,
+/// for selectors that require none.
+pub(crate) fn labels(header: &Header<'_>) -> Vec<String> {
+    let namespace = header.namespace.unwrap_or_default();
+    let each = header.labels.iter().map(|(key, value)| format!("{namespace}/{key}={value}"));
+    each.chain([format!("{namespace}/")]).collect()
+}
+
+/// Returns the value under which the objects are found that a selector may select: that of the
+/// first label that it requires.
+pub(crate) fn anchor(namespace: &str, selector: &LabelSelector) -> String {
+    let mut requirements = selector.requirements().iter();
+    let required = requirements.find(|it| it.operator() == Operator::Equals);
+    match required.and_then(|it| Some((it.key(), it.values().next()?))) {
+        Some((key, value)) => format!("{namespace}/{key}={value}"),
+        None => format!("{namespace}/"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dogwatch_core::Object;
+    use serde_json::json;
+
+    use super::*;
+    use crate::object::JsonObject;
+    use crate::selector::of_workload;
+
+    #[test]
+    fn an_object_is_found_under_the_anchor_of_each_selector_that_selects_it() {
+        let pod = JsonObject::from(json!({ "metadata": { "name": "p", "namespace": "n",
+            "labels": { "app": "web", "tier": "front" } } }));
+        for selector in [
+            json!({ "matchLabels": { "app": "web" } }),
+            json!({ "matchLabels": { "tier": "front" }, "matchExpressions": [{ "key": "app", "operator": "Exists" }] }),
+            json!({ "matchExpressions": [{ "key": "app", "operator": "In", "values": ["web"] }] }),
+        ] {
+            let workload = json!({ "spec": { "selector": selector } });
+            let selector = of_workload(&workload).unwrap();
+            assert!(selector.matches(pod.header().labels), "{workload}");
+            assert!(labels(&pod.header()).contains(&anchor("n", &selector)), "{workload}");
+        }
+    }
+}

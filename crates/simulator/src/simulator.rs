@@ -1,0 +1,199 @@
+//! The simulator: all components on one client, from their start to their end.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dogwatch_client::Client;
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::accounts::Accounts;
+use crate::caches::Caches;
+use crate::component::{self, Component};
+use crate::deployments::Deployments;
+use crate::endpoints::Endpoints;
+use crate::environment::{Clock, Environment};
+use crate::health::SimulatorHealth;
+use crate::kubelet::Kubelet;
+use crate::nodes::{self, Nodes};
+use crate::recorder::Recorder;
+use crate::replicasets::ReplicaSets;
+use crate::scheduler::Scheduler;
+use crate::settings::Settings;
+use crate::supervise::supervised;
+
+/// A running simulator. Dropping it ends all its tasks; what they have written stays.
+///
+/// ```
+/// use dogwatch_client::{Api, Client, conditions};
+/// use dogwatch_simulator::{Settings, Simulator};
+/// use k8s_openapi::api::core::v1::Node;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let client = Client::from_service(server.url().parse()?, "default", server.service());
+/// let simulator = Simulator::builder(client.clone()).settings(Settings::instant()).nodes(2).start();
+/// let nodes = Api::<Node>::all(client);
+/// nodes.wait_for("node-2", |node: Option<&Node>| node.is_some()).await?;
+/// assert!(simulator.health().components().values().all(|it| it.down.is_none()));
+/// simulator.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Simulator {
+    tasks: JoinSet<()>,
+    health: Arc<SimulatorHealth>,
+}
+
+/// Builds a [`Simulator`].
+///
+/// ```no_run
+/// # async fn example() -> Result<(), dogwatch_client::Error> {
+/// use dogwatch_client::Client;
+/// use dogwatch_simulator::Simulator;
+///
+/// let client = Client::from_env().await?; // any API server
+/// let simulator = Simulator::builder(client).nodes(5).start();
+/// # drop(simulator);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub struct SimulatorBuilder {
+    client: Client,
+    settings: Settings,
+    clock: Box<Clock>,
+    seed: Option<u64>,
+}
+
+impl Simulator {
+    /// Creates a builder with the default settings. The client needs write access to all kinds that
+    /// are simulated.
+    pub fn builder(client: Client) -> SimulatorBuilder {
+        SimulatorBuilder {
+            client,
+            settings: Settings::default(),
+            clock: Box::new(Timestamp::now),
+            seed: None,
+        }
+    }
+
+    /// Returns the health of the components, which stays readable after the simulator has ended.
+    pub fn health(&self) -> &Arc<SimulatorHealth> {
+        &self.health
+    }
+
+    /// Stops the simulator and returns when all its tasks have ended.
+    pub async fn stop(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+impl SimulatorBuilder {
+    /// Replaces all settings.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Sets the number of nodes. Defaults to 3.
+    pub fn nodes(mut self, count: usize) -> Self {
+        self.settings.nodes = count;
+        self
+    }
+
+    /// Sets the clock for the times in objects. It should be that of the server. Defaults to the
+    /// clock of the machine. Delays follow the clock of tokio.
+    pub fn clock(mut self, now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        self.clock = Box::new(now);
+        self
+    }
+
+    /// Sets the seed of all random decisions. On a runtime with one thread and a paused clock, two
+    /// runs on servers with equal seeds are then identical. Defaults to a random seed.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Starts the simulator on the current runtime. The server need not be reachable yet.
+    ///
+    /// # Panics
+    /// Panics if called outside of a tokio runtime.
+    pub fn start(self) -> Simulator {
+        let environment = Arc::new(Environment::new(self.clock, self.seed));
+        let parts = Arc::new(Parts {
+            caches: Caches::new(&self.client),
+            recorder: Recorder::new(&self.client, &environment),
+            environment,
+            settings: self.settings,
+        });
+        let mut simulator = Simulator { tasks: JoinSet::new(), health: Arc::default() };
+        let registered = watch::Sender::new(false);
+        simulator.spawn_nodes(&parts, registered.clone());
+        let mut spawn = Spawn { simulator: &mut simulator, parts: &parts, registered: &registered };
+        spawn.component(|it| Scheduler::new(&it.caches, &it.recorder, &it.environment));
+        spawn.component(|it| Kubelet::new(&it.caches, &it.recorder, &it.environment, &it.settings));
+        if parts.settings.workloads {
+            spawn.component(|it| Accounts::new(&it.caches, it.settings.root_certificate.clone()));
+            spawn.component(|it| ReplicaSets::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| Deployments::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| Endpoints::new(&it.caches));
+        }
+        simulator
+    }
+}
+
+/// The parts that components are made of.
+#[derive(Debug)]
+struct Parts {
+    caches: Caches,
+    recorder: Recorder,
+    environment: Arc<Environment>,
+    settings: Settings,
+}
+
+/// Spawns components.
+struct Spawn<'a> {
+    simulator: &'a mut Simulator,
+    parts: &'a Arc<Parts>,
+    registered: &'a watch::Sender<bool>,
+}
+
+impl Spawn<'_> {
+    /// Runs the component that `make` creates, and a new one whenever it fails.
+    fn component<C: Component>(&mut self, make: fn(&Parts) -> C) {
+        let (parts, health) = (Arc::clone(self.parts), Arc::clone(&self.simulator.health));
+        let registered = self.registered.subscribe();
+        let start = move || {
+            let (parts, health, mut registered) =
+                (Arc::clone(&parts), Arc::clone(&health), registered.clone());
+            async move {
+                // With some of the nodes, the first pods would all be assigned to those.
+                registered.wait_for(|it| *it).await?;
+                component::run(make(&parts), health).await
+            }
+        };
+        self.simulator.tasks.spawn(supervised(C::NAME, Arc::clone(&self.simulator.health), start));
+    }
+}
+
+impl Simulator {
+    fn spawn_nodes(&mut self, parts: &Arc<Parts>, registered: watch::Sender<bool>) {
+        let parts = Arc::clone(parts);
+        let start = move || {
+            let (nodes, settings) = (Nodes::new(&parts.caches, &parts.environment), &parts.settings);
+            nodes.run(settings.nodes, settings.heartbeat, registered.clone())
+        };
+        self.tasks.spawn(supervised(nodes::NAME, Arc::clone(&self.health), start));
+    }
+}
+
+impl fmt::Debug for SimulatorBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatorBuilder").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

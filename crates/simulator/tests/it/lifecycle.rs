@@ -1,0 +1,170 @@
+//! The simulator as a program uses it: its start, its health, its end, and servers that fail.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dogwatch_apiserver::ApiServer;
+use dogwatch_apiserver::controllers::Controllers;
+use dogwatch_apiserver::faults::Rule;
+use dogwatch_client::{Client, Config};
+use dogwatch_simulator::{Settings, Simulator};
+use serde_json::{Value, json};
+
+use crate::test_cluster::{TestCluster, client, key_of};
+
+const PODS: (&str, &str) = ("v1", "Pod");
+const SETS: (&str, &str) = ("apps/v1", "ReplicaSet");
+const ALL: [&str; 7] = [
+    "deployment-controller",
+    "endpointslice-controller",
+    "kubelet",
+    "nodes",
+    "replicaset-controller",
+    "scheduler",
+    "serviceaccount-controller",
+];
+
+fn replica_set(name: &str, replicas: u32) -> Value {
+    json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": { "name": name, "namespace": "default" },
+        "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": name } },
+            "template": { "metadata": { "labels": { "app": name } },
+                "spec": { "containers": [{ "name": "c", "image": "i" }] } } } })
+}
+
+fn are_ready(set: &Value) -> bool {
+    set["status"]["readyReplicas"] == set["spec"]["replicas"]
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_names_every_component() {
+    let it = TestCluster::with(Settings::default()).await;
+    let names: Vec<_> = it.simulator.health().components().into_keys().collect();
+    assert_eq!(names, ALL);
+    it.add(replica_set("web", 2)).await;
+    it.until_one(SETS, "default/web", are_ready).await;
+    let healthy = |name: &str| {
+        it.simulator.health().component(name).is_some_and(|it| it.panics == 0 && it.down.is_none())
+    };
+    assert!(ALL.into_iter().all(healthy));
+    let nodes = TestCluster::with(Settings::only_nodes()).await;
+    assert_eq!(
+        nodes.simulator.health().components().into_keys().collect::<Vec<_>>(),
+        ["kubelet", "nodes", "scheduler"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_component_that_cannot_work_is_down_until_it_can() {
+    let server = ApiServer::builder().in_process().seed(1).start().await.unwrap();
+    let refused = server.faults().rule(Rule::on("create").resource("nodes").refuse(403));
+    let simulator = Simulator::builder(client(&server)).settings(Settings::instant()).start();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let down = simulator.health().component("nodes").and_then(|it| it.down);
+    assert!(down.is_some(), "nodes cannot be created");
+    assert_eq!(simulator.health().component("kubelet").and_then(|it| it.down), None);
+    refused.remove();
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(simulator.health().component("nodes").and_then(|it| it.down), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn workloads_become_ready_while_requests_fail_and_watches_end() {
+    let it = TestCluster::with(Settings::default()).await;
+    let rule = Rule::on("create").or("update").or("delete").probability(0.3, 7).refuse(500);
+    let failing = it.server.faults().rule(rule);
+    for index in 0..5 {
+        it.add(replica_set(&format!("web-{index}"), 3)).await;
+        it.advance(Duration::from_millis(700)).await;
+        it.server.faults().drop_watches();
+    }
+    it.until(SETS, |all| all.len() == 5 && all.iter().all(are_ready)).await;
+    assert!(failing.fired() > 0);
+    failing.remove();
+    it.advance(Duration::from_secs(120)).await;
+    assert_eq!(it.all(PODS).len(), 15, "no pod was created twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn exactly_as_many_pods_are_deleted_as_there_are_too_many() {
+    // Without a node, a deleted pod is gone at once, without a grace period.
+    let mut settings = Settings::instant();
+    settings.nodes = 0;
+    let it = TestCluster::with(settings).await;
+    it.add(replica_set("web", 20)).await;
+    it.until(PODS, |all| all.len() == 20).await;
+    it.advance(Duration::from_secs(10)).await;
+    let before: Vec<String> = it.all(PODS).iter().map(key_of).collect();
+    it.change(SETS, "default/web", "", |it| it["spec"]["replicas"] = 7.into()).await;
+    it.until(PODS, |all| all.len() <= 7).await;
+    it.advance(Duration::from_secs(10)).await;
+    let after = it.all(PODS);
+    assert_eq!(after.len(), 7);
+    assert!(after.iter().all(|it| before.contains(&key_of(it))), "no pod was deleted and replaced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_simulator_continues_where_the_old_one_ended() {
+    let it = TestCluster::with(Settings::default()).await;
+    it.add(replica_set("web", 3)).await;
+    it.until_one(SETS, "default/web", are_ready).await;
+    let (server, before) = (it.server, it.simulator);
+    before.stop().await;
+    let revision = server.cluster().store().revision();
+    let after = Simulator::builder(client(&server)).start();
+    let it = TestCluster { server, simulator: after };
+    it.advance(Duration::from_secs(60)).await;
+    assert_eq!(it.cluster().store().revision(), revision, "nothing has to be done");
+    it.change(SETS, "default/web", "", |it| it["spec"]["replicas"] = 6.into()).await;
+    it.until_one(SETS, "default/web", are_ready).await;
+    let mut addresses: Vec<_> =
+        it.all(PODS).iter().map(|it| it["status"]["podIP"].clone().to_string()).collect();
+    addresses.sort();
+    addresses.dedup();
+    assert_eq!(addresses.len(), 6, "addresses of existing pods are not given to others");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_simulator_ends_its_requests() {
+    let it = TestCluster::with(Settings::default()).await;
+    it.add(replica_set("web", 1)).await;
+    it.until_one(SETS, "default/web", are_ready).await;
+    drop(it.simulator);
+    it.server.request_log().clear();
+    let cluster = Arc::clone(it.server.cluster());
+    let kind = cluster.catalog().kind_of("apps/v1", "ReplicaSet").unwrap();
+    let writer = dogwatch_apiserver::cluster::Writer::server("test");
+    cluster.add(replica_set("late", 1), &writer).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(it.server.requests().count() == 0, "{:?}", it.server.requests());
+    assert_eq!(cluster.list(&kind, None).len(), 2);
+}
+
+/// One change costs the same number of requests, however many other pods there are.
+#[tokio::test(start_paused = true)]
+async fn the_number_of_requests_for_a_change_does_not_depend_on_other_pods() {
+    let mut counts = Vec::new();
+    for others in [1, 100] {
+        let it = TestCluster::with(Settings::instant()).await;
+        it.add(replica_set("other", others)).await;
+        it.until_one(SETS, "default/other", are_ready).await;
+        it.advance(Duration::from_secs(10)).await;
+        it.server.request_log().clear();
+        it.add(replica_set("web", 1)).await;
+        it.until_one(SETS, "default/web", are_ready).await;
+        it.advance(Duration::from_secs(10)).await;
+        counts.push(it.server.requests().count());
+    }
+    assert_eq!(counts[0], counts[1]);
+}
+
+/// With sockets, threads and the clock of the machine, as against any other server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_runs_on_any_server_that_it_can_reach() {
+    let server = ApiServer::builder().tls(true).controllers(Controllers::of_server()).start().await.unwrap();
+    let config = Config::from_kubeconfig_str(&server.kubeconfig(), &Default::default()).unwrap();
+    let simulator = Simulator::builder(Client::new(config).unwrap()).settings(Settings::instant()).start();
+    let it = TestCluster { server, simulator };
+    it.add(replica_set("web", 3)).await;
+    it.until_one(SETS, "default/web", are_ready).await;
+    it.simulator.stop().await;
+}
