@@ -156,6 +156,8 @@ impl<T: Payload> Collection<T> {
         writer: Writer<'_>,
     ) -> Result<bool, Error> {
         match self.api.at(key).delete(key.name(), params).await {
+            // A pod that is gone at once is returned too, at the revision of its deletion: `Delete`
+            // in k8s.io/apiserver v0.36.4 pkg/storage/etcd3/store.go.
             Ok(Deletion::Terminating(object)) => {
                 self.wrote(object, writer);
                 Ok(true)

@@ -20,10 +20,16 @@ pub(crate) fn set(list: &mut Vec<Value>, kind: &str, status: &str, reason: &str,
     let known = list.iter().position(|it| text(it, "/type") == kind);
     let since = known.map(|at| &list[at]).filter(|it| text(it, "/status") == status);
     let since = since.map_or(now, |it| text(it, "/lastTransitionTime")).to_owned();
-    let mut new = json!({ "type": kind, "status": status, "lastTransitionTime": since });
+    // The fields that the server adds, such as `lastProbeTime`, stay: without them, each report
+    // would be another write.
+    let mut new = known.map_or_else(|| json!({}), |at| list[at].clone());
+    for (field, value) in [("type", kind), ("status", status), ("lastTransitionTime", &since)] {
+        new[field] = value.into();
+    }
     for (field, words) in [("reason", reason), ("message", message)] {
-        if !words.is_empty() {
-            new[field] = words.into();
+        match new.as_object_mut() {
+            Some(new) if words.is_empty() => drop(new.remove(field)),
+            _ => new[field] = words.into(),
         }
     }
     match known {
@@ -45,7 +51,9 @@ mod tests {
             list,
             [json!({ "type": "Ready", "status": "False", "lastTransitionTime": "t1", "reason": "Other" })]
         );
+        list[0]["lastProbeTime"] = Value::Null;
         set(&mut list, "Ready", "True", "", "", "t3");
+        assert!(list[0].get("lastProbeTime").is_some(), "other fields stay");
         let object = json!({ "status": { "conditions": list } });
         assert!(is_true(&object, "Ready") && !is_true(&object, "Other"));
         assert_eq!(find(&object, "Ready").unwrap()["lastTransitionTime"], "t3");

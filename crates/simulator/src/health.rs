@@ -1,7 +1,7 @@
 //! The health of the simulated components: the number of their panics, and the ones that are down.
 //!
-//! Written by their supervisor; read by whoever shows it, such as the readiness endpoint of an API
-//! server in the same process.
+//! Written by their supervisor; read by the program that runs the simulator, which may show it at
+//! the readiness endpoint of an API server in the same process.
 
 use std::collections::BTreeMap;
 

@@ -15,6 +15,11 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, reason = "times and sizes come from objects of other clients")
+)]
+
 mod json_access;
 mod settings;
 mod environment;

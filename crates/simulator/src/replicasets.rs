@@ -1,7 +1,7 @@
 //! ReplicaSets: creates and deletes pods to reach the desired number.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use dogwatch_client::Error;
 use dogwatch_controller::{Action, Context, Controller, ControllerBuilder, Reconciler};
 use dogwatch_core::{DeleteParams, LabelSelector, Object, ObjectKey};
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::caches::Caches;
@@ -39,9 +38,6 @@ pub(crate) struct ReplicaSets {
     pods: Collection<Pod>,
     recorder: Recorder,
     environment: Arc<Environment>,
-    /// The uids of the pods of each set that were deleted, while the cache does not show it. The response
-    /// to the deletion of a pod that is gone at once may not have a version to wait for.
-    deleted: Mutex<HashMap<ObjectKey, HashSet<String>>>,
 }
 
 /// The actions for a ReplicaSet.
@@ -64,7 +60,6 @@ impl ReplicaSets {
             pods: caches.pods.get(),
             recorder: recorder.clone(),
             environment: Arc::clone(environment),
-            deleted: Mutex::default(),
         }
     }
 
@@ -72,24 +67,10 @@ impl ReplicaSets {
     fn candidates(&self, key: &ObjectKey, set: &Value, selector: &LabelSelector) -> Vec<Arc<Pod>> {
         let mut pods = self.pods.found(CONTROLLER, text(set, "/metadata/uid"));
         pods.extend(self.pods.found(ORPHAN, &anchor(key.namespace().unwrap_or_default(), selector)));
-        let mut deleted = self.deleted.lock();
-        if let Some(known) = deleted.get_mut(key) {
-            let shown: HashSet<&str> =
-                pods.iter().filter(|it| !it.is_deleting).map(|it| it.header().uid).collect();
-            known.retain(|it| shown.contains(it.as_str()));
-            pods.retain(|it| !known.contains(it.header().uid));
-        }
-        deleted.retain(|it, uids| it != key || !uids.is_empty());
         pods
     }
 
-    async fn execute(
-        &self,
-        key: &ObjectKey,
-        set: &Value,
-        plan: &Plan,
-        writer: Writer<'_>,
-    ) -> Result<(), Error> {
+    async fn execute(&self, set: &Value, plan: &Plan, writer: Writer<'_>) -> Result<(), Error> {
         for pod in &plan.adopt {
             self.pods.change(pod, "", writer, |it| adopt(set, it)).await?;
         }
@@ -102,11 +83,7 @@ impl ReplicaSets {
             self.recorder.record(NAME, set, event).await;
         }
         for pod in &plan.delete {
-            let uid = self.pods.get(pod).map(|it| it.header().uid.to_owned());
             let deleted = self.pods.delete(pod, &DeleteParams::default(), writer).await?;
-            if let Some(uid) = uid {
-                self.deleted.lock().entry(key.clone()).or_default().insert(uid);
-            }
             if deleted {
                 let event = Event::normal("SuccessfulDelete", format!("Deleted pod: {}", pod.name()));
                 self.recorder.record(NAME, set, event).await;
@@ -141,14 +118,11 @@ impl Reconciler for ReplicaSets {
     type Error = Error;
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, Error> {
-        let Some(set) = self.sets.get(key) else {
-            self.deleted.lock().remove(key);
-            return Ok(Action::Done);
-        };
+        let Some(set) = self.sets.get(key) else { return Ok(Action::Done) };
         let Some(selector) = of_workload(&set) else { return Ok(Action::Done) };
         let writer = Writer { manager: MANAGER, context };
         let plan = decide(&set, &selector, &self.candidates(key, &set, &selector), self.environment.now());
-        let failed = self.execute(key, &set, &plan, writer).await.err();
+        let failed = self.execute(&set, &plan, writer).await.err();
         let failure =
             failed.as_ref().map(|it| it.status().map_or_else(|| it.to_string(), |it| it.message.clone()));
         let now = self.environment.stamp();

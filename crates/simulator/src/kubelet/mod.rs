@@ -118,8 +118,8 @@ impl Kubelet {
 
     async fn stop(&self, key: &ObjectKey, pod: &Value, writer: Writer<'_>) -> Result<Action, Error> {
         self.record_each(pod, |it| Event::normal("Killing", format!("Stopping container {it}"))).await;
-        let mut this_pod = Preconditions::default();
-        this_pod.uid = Some(text(pod, "/metadata/uid").to_owned());
+        let uid = Some(text(pod, "/metadata/uid").to_owned());
+        let this_pod = Preconditions { uid, ..Preconditions::default() };
         let params = DeleteParams::default().grace_period(Duration::ZERO).preconditions(this_pod);
         match self.pods.delete(key, &params, writer).await {
             Err(error) if code(&error) != 409 => Err(error),
