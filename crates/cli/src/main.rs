@@ -23,6 +23,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use tokio::runtime::Builder;
 
 use logging::Detail;
 
@@ -66,7 +67,11 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let mut builder = match &command {
+        Command::Serve(options) if options.needs_one_thread() => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    let runtime = builder.enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(async {
         match command {
             Command::Demo(options) => demo::run(&options).await,

@@ -109,10 +109,17 @@ pub(crate) struct Options {
     /// Expose the fault-injection API under /_dogwatch/faults.
     #[arg(long)]
     admin: bool,
-    /// Generate the same uids and names for the same requests in the same order, and start the
-    /// clock in 2026.
+    /// Generate the same uids and names in every run, and start the clock in 2026.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+}
+
+impl Options {
+    /// Returns true if runs should be alike. On several threads, their order would decide which
+    /// object gets the next uid of the seed.
+    pub(crate) fn needs_one_thread(&self) -> bool {
+        self.seed.is_some()
+    }
 }
 
 /// Serves until a shutdown signal arrives.
