@@ -24,7 +24,7 @@ use http::header::AUTHORIZATION;
 pub use peer::PeerIdentity;
 pub use request_attributes::RequestAttributes;
 
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, User};
 
 /// The paths that need no credentials: those that probes and version checks use.

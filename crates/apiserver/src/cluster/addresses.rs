@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::Value;
 
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::kinds::json_access::{items, number, text};
 use crate::{FieldError, FieldErrorKind};
 

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::decode::settle;
 use super::selector::selects;
 use super::{Cluster, ObjectRef, Writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::{at, items, number, text};
 use crate::patch::{Patch, PatchKind};

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use dogwatch_core::Gvk;
 use serde_json::Value;
 
-use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom;
 use crate::depth;
@@ -18,6 +17,7 @@ use crate::protobuf;
 use crate::registry::Kind;
 use crate::request::{BodyForm, json, yaml};
 use crate::schema::Schema;
+use crate::{ApiError, FieldError, FieldErrorKind};
 
 /// The name of kube-apiserver's scheme, which is part of its error messages.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";

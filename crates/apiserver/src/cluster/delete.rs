@@ -11,7 +11,7 @@ use super::pipeline::{is_definition, metadata_mut, object_mut};
 use super::place::MODIFIED;
 use super::update::{ATTEMPTS, is_to_be_removed};
 use super::{Cluster, ObjectRef, ResponseObject, Writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::custom::{definition, names};
 use crate::kinds::json_access::{at, items, number, text};
 use crate::kinds::{NAMESPACE, SERVICE};

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::addresses::Addresses;
 use super::{Cluster, ObjectRef, User, Writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
+use crate::FieldErrors;
 use crate::custom::convert::{self, Conversions};
 use crate::custom::{self, definition};
-use crate::field_errors::FieldErrors;
 use crate::kinds::core::pod;
 use crate::kinds::json_access::{self, number, text};
 use crate::kinds::prepare::{self, ClusterResources};

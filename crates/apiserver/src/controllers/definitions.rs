@@ -12,7 +12,7 @@ use super::background::{builtin, writer};
 use super::finalizers;
 use super::purge::{Remaining, purge};
 use super::reconcile::{Next, Reconciler};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, ObjectRef, Writer};
 use crate::custom::definition::CLEANUP;
 use crate::custom::names;

@@ -17,7 +17,7 @@ use super::finalizers;
 use super::pauses::Pauses;
 use super::purge::{Remaining, purge};
 use super::reconcile::{Next, Reconciler};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, ObjectRef, Writer};
 use crate::kinds::POD;
 use crate::kinds::json_access::{at, items, number, text};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Propagation, Writer};
 use crate::kinds::json_access::{at, items};
 use crate::registry::Kind;

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::rule::{self, Rule, RuleError};
 use super::scope::Scope;
 use super::{FaultInjector, RuleReport};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::Cluster;
 
 /// The prefix of all paths of this module.

@@ -15,7 +15,7 @@ use super::incoming;
 use super::negotiated::Negotiated;
 use super::query::Query;
 use super::settings::Settings;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::auth::Authenticator;
 use crate::cluster::{Cluster, User};
 use crate::faults::FaultInjector;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dogwatch_core::{Details, ObjectKey, Reason, Status};
 
 use super::selection::Selection;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::request::{ContinueToken, ListOptions, ListVersion};
 use crate::store::{Compacted, Encoded, History};
 

@@ -7,7 +7,6 @@ use dogwatch_core::{FieldSelector, Reason};
 use serde_json::Value;
 
 use crate::admission::quota::CountedKind;
-use crate::api_error::{ApiError, FieldError};
 use crate::builtin::{BuiltinDefinitions, ResourceDef};
 use crate::custom::{self, CustomKind};
 use crate::kinds::json_access::text;
@@ -16,6 +15,7 @@ use crate::kinds::traits::KindTraits;
 use crate::kinds::{self, index};
 use crate::schema::{Definitions, Schema};
 use crate::store::{CollectionName, Draft, Encoded, Unstorable};
+use crate::{ApiError, FieldError};
 
 /// One resource in one version.
 #[derive(Debug)]
@@ -282,8 +282,8 @@ impl Kind {
                 values.map(|(name, value)| (Cow::Owned(name.to_owned()), value)).collect()
             }
             _ => {
-                let selectable = self.rules.fields.fields.iter();
-                selectable.map(|it| (Cow::Borrowed(it.name), it.value(object))).collect()
+                let values = self.rules.fields.values(object);
+                values.map(|(name, value)| (Cow::Borrowed(name), value)).collect()
             }
         };
         Draft::new(object, fields).map_err(|why| match why {

@@ -4,7 +4,7 @@
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::Cluster;
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::{builtin, writer};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, ObjectRef, Writer};
 use crate::controllers::{builtin, writer};
 use crate::kinds::json_access::{items, text};

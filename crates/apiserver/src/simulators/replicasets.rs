@@ -13,7 +13,7 @@ use super::decoded_cache::{DecodedCache, FromStored};
 use super::owner::{adopt, controller, controller_key, is_deleting, key_of, reference, release};
 use super::selector::{of_labels, of_workload};
 use super::{condition, owner};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::recorder::{Event, record};

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::condition;
 use super::owner::is_deleting;
 use super::selector::{of_labels, selects};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, ObjectRef};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::recorder::{Event, record};

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use dogwatch_core::Status;
 use serde_json::{Value, json};
 
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::kinds::json_access::{at, flag, items, text};
 
 const GROUP: &str = "admission.k8s.io";

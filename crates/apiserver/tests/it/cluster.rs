@@ -1,9 +1,9 @@
 //! The verbs of a cluster, without HTTP.
 
+use dogwatch_apimachinery::patch::PatchKind;
 use dogwatch_apiserver::cluster::{
     Cluster, DeleteOptions, Deleted, FieldValidation, ObjectRef, PatchBody, Source, Writer,
 };
-use dogwatch_apiserver::patch::PatchKind;
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 

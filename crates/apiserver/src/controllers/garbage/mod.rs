@@ -28,7 +28,7 @@ use super::feed::{Feed, FeedEvent};
 use super::finalizers;
 use super::pending::Pending;
 use super::recorder::{self, Event};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Propagation, Writer};
 use crate::custom::names;
 use crate::kinds::json_access::text;

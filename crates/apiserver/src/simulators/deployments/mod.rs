@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::decoded_cache::DecodedCache;
 use super::owner::{adopt, controller, controller_key, controls, is_deleting, key_of, release};
 use super::selector::{of_workload, selects};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::recorder::{Event, record};

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::decoded_cache::DecodedCache;
 use super::owner::is_deleting;
 use super::selector::{of_labels, selects};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::{builtin, writer};

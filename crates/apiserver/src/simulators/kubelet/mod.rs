@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::owner::{controller_key, is_deleting};
 use super::settings::Simulators;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::recorder::{Event, record};
