@@ -8,9 +8,9 @@
 //! ```
 //!
 //! [`ApiServer`] is the entry point: start one in a test, fork it, inject [`faults`], and inspect
-//! its request [`log`]. [`cluster`] implements the verbs without HTTP: it applies the rules of the
-//! API, which are functions over JSON values in `dogwatch-apimachinery`, to what [`store`] keeps.
-//! [`reading`] serves lists and watches.
+//! its request [`log`]. `cluster` implements the verbs without HTTP: it applies the rules of the
+//! API, which are functions over JSON values in `dogwatch-apimachinery`, to what `store` keeps;
+//! `reading` serves lists and watches.
 //!
 //! # Limitations
 //!
@@ -36,25 +36,33 @@ mod time;
 mod panics;
 mod health;
 mod change_notifier;
-pub mod store;
-pub mod reading;
-pub mod registry;
+mod store;
+mod reading;
+mod registry;
 mod webhook;
-pub mod cluster;
-pub mod auth;
+mod cluster;
+mod auth;
 pub mod faults;
 pub mod log;
-pub mod http;
-pub mod serving;
-pub mod controllers;
-pub mod simulators;
+mod http;
+mod serving;
+mod controllers;
+mod simulators;
 mod server;
+#[cfg(test)]
+mod tests;
 
 use dogwatch_apimachinery::{
     admission, builtin, custom, depth, discovery, kinds, openapi, ownership, patch, print, protobuf, request,
     schema, strconv,
 };
 
+pub use self::http::{ResponseBody, Service};
+pub use auth::Anonymous;
+pub use cluster::User;
+pub use controllers::Controllers;
 pub use dogwatch_apimachinery::{ApiError, FieldError, FieldErrorKind, FieldErrors};
 pub use health::{BackgroundHealth, LoopHealth};
 pub use server::{ApiServer, ApiServerBuilder, StartError};
+pub use serving::{Certificates, Connector, InProcess, InProcessStream};
+pub use simulators::Simulators;

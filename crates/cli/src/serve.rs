@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use dogwatch_apiserver::ApiServer;
-use dogwatch_apiserver::controllers::Controllers;
-use dogwatch_apiserver::simulators::Simulators;
+use dogwatch_apiserver::{Controllers, Simulators};
 use secrecy::SecretString;
 
 use crate::connection::secret;

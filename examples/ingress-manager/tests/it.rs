@@ -132,7 +132,7 @@ async fn an_ingress_that_is_deleted_before_the_manager_sees_it_is_restored() {
         }
         if expired {
             // The next list shows neither the Ingress nor its deletion.
-            faults.expire(fixture.server.cluster());
+            fixture.server.expire_history();
             faults.cut_watches();
         }
         if delayed {

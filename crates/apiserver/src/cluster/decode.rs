@@ -28,7 +28,7 @@ const TYPE_META: &str =
 
 /// The body of a request.
 #[derive(Clone, Debug)]
-pub struct Body {
+pub(crate) struct Body {
     /// The bytes of the body.
     pub bytes: Bytes,
     /// The encoding of the bytes.
@@ -52,7 +52,7 @@ pub enum FieldValidation {
 ///
 /// # Errors
 /// 400 if the body cannot be decoded, or has fields that `validation` does not allow.
-pub fn decode(
+pub(crate) fn decode(
     kind: &Kind,
     body: &Body,
     validation: FieldValidation,
@@ -104,7 +104,7 @@ pub(super) fn dedup_owner_references(object: &mut Value, when: &str) -> Option<S
 ///
 /// # Errors
 /// Those of [`decode`].
-pub fn decode_as(
+pub(crate) fn decode_as(
     api_version: &str,
     kind: &str,
     body: &Body,

@@ -108,7 +108,7 @@ enum DeletionStep {
 }
 
 /// Returns the warning for a client that deletes objects of a kind with these options.
-pub fn warning_of_deleting(kind: &Kind, options: &DeleteOptions) -> Option<&'static str> {
+pub(crate) fn warning_of_deleting(kind: &Kind, options: &DeleteOptions) -> Option<&'static str> {
     let unsaid = options.propagation.is_none() && options.orphan_dependents.is_none();
     kind.rules.deletion_warning.filter(|_| unsaid)
 }

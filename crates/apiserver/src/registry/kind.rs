@@ -365,6 +365,6 @@ fn in_version(mut object: Value, kind: &CustomKind, version: &custom::Version) -
 }
 
 /// Returns the name of the collection that stores the objects of a resource.
-pub(super) fn collection_name(group: &str, plural: &str) -> CollectionName {
+pub(crate) fn collection_name(group: &str, plural: &str) -> CollectionName {
     format!("{group}/{plural}").into()
 }

@@ -14,8 +14,10 @@ use crate::cluster::{Cluster, User};
 use crate::faults::FaultInjector;
 use crate::http::Service;
 use crate::log::{RequestLog, Requests};
+use crate::registry::collection_name;
 use crate::serving::{Certificates, Connector, InProcess, Serving};
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 
 /// The URL of a server without a socket. The domain `.invalid` never resolves (RFC 2606).
 const IN_PROCESS: &str = "http://in-process.invalid";
@@ -134,8 +136,37 @@ impl ApiServer {
         self.access.certificates()
     }
 
+    /// Returns the resource version of the newest change.
+    pub fn revision(&self) -> u64 {
+        self.cluster().store().revision()
+    }
+
+    /// Returns the objects of a resource at a version as they are stored, in the order of their
+    /// keys, without a request. Returns `None` if the history of that version is gone, or if the version is in the
+    /// future.
+    pub fn objects_at(&self, group: &str, plural: &str, version: u64) -> Option<Vec<Value>> {
+        let collection = collection_name(group, plural);
+        self.cluster().store().read(&collection, |history, _| {
+            let objects = history.list_at(version, None).ok()?;
+            Some(objects.map(|it| it.to_value()).collect())
+        })
+    }
+
+    /// Drops all history: a list or watch from an older version than the newest gets 410, and so
+    /// does an open watch that has not sent everything yet. Returns the oldest version that is
+    /// still available.
+    pub fn compact_history(&self) -> u64 {
+        self.faults().compact(self.cluster())
+    }
+
+    /// Makes every version that a client can know too old, and ends all watches: clients that
+    /// resume get 410 and have to list again. Returns the oldest version that is still available.
+    pub fn expire_history(&self) -> u64 {
+        self.faults().expire(self.cluster())
+    }
+
     /// Returns the cluster, to read and write objects without a request.
-    pub fn cluster(&self) -> &Arc<Cluster> {
+    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
         self.serving.handler().cluster()
     }
 

@@ -1,0 +1,441 @@
+//! A simulated cluster as its users see it: workloads start, roll out, scale and are deleted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cluster::{DeleteOptions, ObjectRef, Propagation, Writer};
+use crate::controllers::Controllers;
+use crate::simulators::Simulators;
+use serde_json::{Value, json};
+
+use crate::tests::test_cluster::{TestCluster, key_of};
+
+const DEPLOYMENTS: (&str, &str) = ("apps/v1", "Deployment");
+const SETS: (&str, &str) = ("apps/v1", "ReplicaSet");
+const PODS: (&str, &str) = ("v1", "Pod");
+const NODES: (&str, &str) = ("v1", "Node");
+const SERVICES: (&str, &str) = ("v1", "Service");
+const ENDPOINTS: (&str, &str) = ("v1", "Endpoints");
+const SLICES: (&str, &str) = ("discovery.k8s.io/v1", "EndpointSlice");
+const ACCOUNTS: (&str, &str) = ("v1", "ServiceAccount");
+
+async fn simulated(simulators: Simulators) -> TestCluster {
+    let mut it = TestCluster::with(Controllers::none()).await;
+    let (one, two) = (Arc::clone(&it.cluster), Arc::clone(&it.cluster));
+    it.tasks.spawn(async {
+        let controllers = Controllers::default().run(one, std::future::pending());
+        tokio::join!(biased; controllers, simulators.run(two, std::future::pending()));
+    });
+    it
+}
+
+fn deployment(name: &str, replicas: u32, image: &str) -> Value {
+    json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name, "namespace": "default" },
+        "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": name } },
+            "template": { "metadata": { "labels": { "app": name } }, "spec": { "containers": [
+                { "name": "c", "image": image, "ports": [{ "name": "http", "containerPort": 8080 }] }] } } } })
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().find(|it| it["type"] == kind).unwrap_or(&Value::Null)
+}
+
+/// Returns true if `kubectl rollout status` would report success.
+fn is_rolled_out(deployment: &Value) -> bool {
+    let (status, replicas) = (&deployment["status"], deployment["spec"]["replicas"].as_i64().unwrap_or(0));
+    let count = |field: &str| status[field].as_i64().unwrap_or(0);
+    count("observedGeneration") == deployment["metadata"]["generation"].as_i64().unwrap_or(0)
+        && ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|it| count(it) == replicas)
+        && condition(deployment, "Progressing")["reason"] == "NewReplicaSetAvailable"
+}
+
+fn is_ready(pod: &Value) -> bool {
+    condition(pod, "Ready")["status"] == "True"
+}
+
+fn image(deployment: &mut Value, image: &str) {
+    deployment["spec"]["template"]["spec"]["containers"][0]["image"] = image.into();
+}
+
+fn labeled(objects: &[Value], app: &str) -> Vec<Value> {
+    objects.iter().filter(|it| it["metadata"]["labels"]["app"] == app).cloned().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn simulated_nodes_alone_run_pods_but_no_workloads() {
+    let it = simulated(Simulators::only_nodes()).await;
+    it.add(deployment("web", 3, "i:1")).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "containers": [{ "name": "c", "image": "i" }] } }))
+        .await;
+    it.until_one(PODS, "default/p", is_ready).await;
+    assert!(it.all(SETS).is_empty() && it.all(ACCOUNTS).is_empty());
+    assert_eq!(it.all(PODS).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unschedulable_pod_is_reported_once() {
+    let it = simulated(Simulators::default()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "nodeSelector": { "no": "where" }, "containers": [{ "name": "c", "image": "i" }] } }))
+        .await;
+    it.until_one(PODS, "default/p", |it| {
+        condition(it, "PodScheduled")["message"] == "0/3 nodes are available"
+    })
+    .await;
+    let events = |it: &TestCluster| -> Vec<Value> {
+        it.all(("v1", "Event")).into_iter().filter(|it| it["reason"] == "FailedScheduling").collect()
+    };
+    let reported = |it: &TestCluster| {
+        events(it).into_iter().filter(|it| it["message"] == "0/3 nodes are available").count()
+    };
+    it.change(NODES, "node-1", "", |it| it["metadata"]["labels"]["new"] = "one".into()).await;
+    it.add(deployment("web", 1, "i:1")).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    assert_eq!(reported(&it), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_fails_when_its_deadline_has_passed() {
+    let it = simulated(Simulators::default()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "activeDeadlineSeconds": 30, "containers": [{ "name": "c", "image": "i" }] } }))
+        .await;
+    it.until_one(PODS, "default/p", is_ready).await;
+    let start = tokio::time::Instant::now();
+    let over = it.until_one(PODS, "default/p", |it| it["status"]["phase"] == "Failed").await;
+    assert_eq!(over["status"]["reason"], "DeadlineExceeded");
+    assert!(start.elapsed() >= Duration::from_secs(28) && start.elapsed() <= Duration::from_secs(31));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_becomes_available() {
+    let it = simulated(Simulators::default()).await;
+    let start = tokio::time::Instant::now();
+    it.add(deployment("web", 3, "i:1")).await;
+    let up = it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    assert_eq!(start.elapsed(), Duration::from_secs(1), "exactly as long as pods take to start");
+    assert_eq!(up["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "1");
+    assert_eq!(up["status"]["readyReplicas"], 3);
+    assert_eq!(condition(&up, "Available")["reason"], "MinimumReplicasAvailable");
+    let sets = it.all(SETS);
+    assert_eq!((sets.len(), &sets[0]["status"]["availableReplicas"]), (1, &json!(3)));
+    let hash = sets[0]["metadata"]["labels"]["pod-template-hash"].as_str().unwrap();
+    assert_eq!(key_of(&sets[0]), format!("default/web-{hash}"));
+    let pods = it.all(PODS);
+    let mut nodes: Vec<_> = pods.iter().map(|it| it["spec"]["nodeName"].as_str().unwrap()).collect();
+    nodes.sort_unstable();
+    assert_eq!(nodes, ["node-1", "node-2", "node-3"]);
+    for pod in &pods {
+        assert!(key_of(pod).starts_with(&format!("default/web-{hash}-")));
+        assert!(is_ready(pod) && pod["status"]["phase"] == "Running");
+        assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], sets[0]["metadata"]["uid"]);
+        assert!(pod["status"]["podIP"].as_str().unwrap().starts_with("10.244."));
+    }
+    let revision = it.cluster.store().revision();
+    it.advance(Duration::from_secs(1000)).await;
+    assert_eq!(it.cluster.store().revision(), revision, "an idle cluster writes nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_respects_max_surge_and_max_unavailable() {
+    let it = simulated(Simulators::default()).await;
+    let mut wanted = deployment("web", 4, "i:1");
+    wanted["spec"]["strategy"] = json!({ "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 1 } });
+    it.add(wanted).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    let alive = |it: &Value| it["metadata"]["deletionTimestamp"].is_null();
+    let mut pods: BTreeMap<String, Value> = it.all(PODS).into_iter().map(|it| (key_of(&it), it)).collect();
+    let kind = it.kind("v1", "Pod");
+    let mut cursor = it.cluster.store().watch(&kind.collection, it.cluster.store().revision()).unwrap();
+    it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
+    let done = it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    assert_eq!(done["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "2");
+    let mut sizes: Vec<_> = it.all(SETS).iter().map(|it| it["spec"]["replicas"].as_i64()).collect();
+    sizes.sort();
+    assert_eq!(sizes, [Some(0), Some(4)], "the old replica set stays, scaled to zero");
+    // Replays the changes one by one to count the pods after each.
+    while let Some(change) = cursor.try_next().unwrap() {
+        match (&change.before, &change.after) {
+            (_, Some(after)) => drop(pods.insert(after.key().to_string(), after.to_value())),
+            (Some(before), None) => drop(pods.remove(&before.key().to_string())),
+            (None, None) => {}
+        }
+        let live: Vec<_> = pods.values().filter(|it| alive(it)).collect();
+        let ready = live.iter().filter(|it| is_ready(it)).count();
+        assert!(live.len() <= 5 && ready >= 3, "{} live, {ready} ready", live.len());
+    }
+    assert!(pods.values().filter(|it| alive(it)).all(|it| it["spec"]["containers"][0]["image"] == "i:2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_reuses_the_old_replica_set_with_a_new_revision() {
+    let it = simulated(Simulators::instant()).await;
+    it.add(deployment("web", 2, "i:1")).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:1")).await;
+    let back = it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    assert_eq!(back["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "3");
+    let sets = it.all(SETS);
+    assert_eq!(sets.len(), 2);
+    let current = sets.iter().find(|it| it["spec"]["replicas"] == 2).unwrap();
+    assert_eq!(current["metadata"]["annotations"]["deployment.kubernetes.io/revision-history"], "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_replica_sets_are_kept_up_to_the_history_limit() {
+    let it = simulated(Simulators::instant()).await;
+    let mut wanted = deployment("web", 1, "i:0");
+    wanted["spec"]["revisionHistoryLimit"] = 2.into();
+    it.add(wanted).await;
+    for version in 1..6 {
+        it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+        it.change(DEPLOYMENTS, "default/web", "", |it| image(it, &format!("i:{version}"))).await;
+    }
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    it.advance(Duration::from_secs(5)).await;
+    let mut revisions: Vec<_> = it
+        .all(SETS)
+        .iter()
+        .map(|it| {
+            it["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    revisions.sort();
+    assert_eq!(revisions, ["4", "5", "6"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_scales_up_and_down_and_pauses() {
+    let it = simulated(Simulators::instant()).await;
+    it.add(deployment("web", 1, "i:1")).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    for replicas in [5, 2, 0, 3] {
+        it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["replicas"] = replicas.into()).await;
+        it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+        it.until(PODS, |all| all.len() == replicas).await;
+    }
+    it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["paused"] = true.into()).await;
+    it.until_one(DEPLOYMENTS, "default/web", |it| {
+        condition(it, "Progressing")["reason"] == "DeploymentPaused"
+    })
+    .await;
+    it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
+    it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["replicas"] = 4.into()).await;
+    it.until(PODS, |all| all.len() == 4).await;
+    it.advance(Duration::from_secs(60)).await;
+    assert!(
+        it.all(PODS).iter().all(|it| it["spec"]["containers"][0]["image"] == "i:1"),
+        "a paused deployment scales but does not roll out"
+    );
+    it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["paused"] = false.into()).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    it.until(PODS, |all| all.iter().all(|it| it["spec"]["containers"][0]["image"] == "i:2")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn recreate_deletes_all_old_pods_before_it_creates_new_ones() {
+    let it = simulated(Simulators::default()).await;
+    let mut wanted = deployment("web", 2, "i:1");
+    wanted["spec"]["strategy"] = json!({ "type": "Recreate" });
+    it.add(wanted).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    let kind = it.kind("v1", "Pod");
+    let mut cursor = it.cluster.store().watch(&kind.collection, it.cluster.store().revision()).unwrap();
+    it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    let (mut deleted, mut created) = (Vec::new(), Vec::new());
+    while let Some(change) = cursor.try_next().unwrap() {
+        match (&change.before, &change.after) {
+            (None, Some(_)) => created.push(change.version),
+            (Some(_), None) => deleted.push(change.version),
+            _ => {}
+        }
+    }
+    assert_eq!((deleted.len(), created.len()), (2, 2));
+    assert!(deleted.iter().max() < created.iter().min());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stuck_rollout_reports_that_it_exceeded_its_deadline() {
+    let it = simulated(Simulators::default()).await;
+    let mut wanted = deployment("web", 1, "i:1");
+    wanted["spec"]["progressDeadlineSeconds"] = 60.into();
+    wanted["spec"]["template"]["spec"]["nodeSelector"] = json!({ "no": "such" });
+    it.add(wanted).await;
+    let late = |it: &Value| condition(it, "Progressing")["reason"] == "ProgressDeadlineExceeded";
+    it.until_one(DEPLOYMENTS, "default/web", late).await;
+    let pod = &it.all(PODS)[0];
+    assert_eq!(condition(pod, "PodScheduled")["reason"], "Unschedulable");
+    assert_eq!(condition(pod, "PodScheduled")["message"], "0/3 nodes are available");
+    it.change(NODES, "node-2", "", |it| it["metadata"]["labels"]["no"] = "such".into()).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_deployment_deletes_its_replica_sets_and_pods() {
+    let it = simulated(Simulators::default()).await;
+    it.add(deployment("web", 3, "i:1")).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    it.delete(DEPLOYMENTS, "default/web", Some(Propagation::Foreground)).await;
+    it.until_gone(DEPLOYMENTS, "default/web").await;
+    assert!(it.all(SETS).is_empty() && it.all(PODS).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphaned_pods_are_adopted_by_a_new_replica_set() {
+    let it = simulated(Simulators::instant()).await;
+    it.add(deployment("web", 2, "i:1")).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    let before: Vec<_> = it.all(PODS).iter().map(key_of).collect();
+    it.delete(DEPLOYMENTS, "default/web", Some(Propagation::Orphan)).await;
+    it.until_gone(DEPLOYMENTS, "default/web").await;
+    let set = key_of(&it.all(SETS)[0]);
+    it.delete(SETS, &set, Some(Propagation::Orphan)).await;
+    it.until_gone(SETS, &set).await;
+    it.advance(Duration::from_secs(10)).await;
+    assert!(
+        it.all(PODS).iter().all(|it| it["metadata"].get("ownerReferences").is_none_or(|it| it == &json!([])))
+    );
+    it.add(deployment("web", 2, "i:1")).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    let mut after: Vec<_> = it.all(PODS).iter().map(key_of).collect();
+    after.sort();
+    assert_eq!(after, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relabelled_pod_is_released_and_replaced() {
+    let it = simulated(Simulators::instant()).await;
+    it.add(deployment("web", 2, "i:1")).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    let one = key_of(&it.all(PODS)[0]);
+    it.change(PODS, &one, "", |it| it["metadata"]["labels"]["app"] = "debug".into()).await;
+    it.until(PODS, |all| labeled(all, "web").iter().filter(|it| is_ready(it)).count() == 2).await;
+    let free = it.get(PODS, &one).expect("the pod stays");
+    assert!(free["metadata"].get("ownerReferences").is_none_or(|it| it == &json!([])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_gets_endpoint_slices_and_endpoints() {
+    let it = simulated(Simulators::default()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "namespace": "default" },
+        "spec": { "selector": { "app": "web" }, "ports": [{ "name": "http", "port": 80, "targetPort": "http" }] } }))
+        .await;
+    let ours = |all: &[Value]| -> Vec<Value> {
+        all.iter()
+            .filter(|it| it["metadata"]["labels"]["kubernetes.io/service-name"] == "web")
+            .cloned()
+            .collect()
+    };
+    it.until(SLICES, |all| ours(all).len() == 1).await;
+    it.add(deployment("web", 2, "i:1")).await;
+    let count = |all: &[Value], condition: &str| -> usize {
+        let all = ours(all);
+        let endpoints = all.iter().flat_map(|it| it["endpoints"].as_array().cloned().unwrap_or_default());
+        endpoints.filter(|it| it["conditions"][condition] == true).count()
+    };
+    let slices = ours(&it.until(SLICES, |all| count(all, "ready") == 2).await);
+    assert_eq!(slices.len(), 1);
+    assert_eq!(slices[0]["ports"], json!([{ "name": "http", "port": 8080, "protocol": "TCP" }]));
+    assert_eq!(
+        slices[0]["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"],
+        "endpointslice-controller.k8s.io"
+    );
+    let endpoint = &slices[0]["endpoints"][0];
+    assert_eq!(endpoint["targetRef"]["kind"], "Pod");
+    assert!(endpoint["zone"].as_str().unwrap().starts_with("zone-"));
+    let full = |it: &Value| it["subsets"][0]["addresses"].as_array().is_some_and(|it| it.len() == 2);
+    it.until_one(ENDPOINTS, "default/web", full).await;
+    it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["replicas"] = 1.into()).await;
+    it.until(SLICES, |all| count(all, "terminating") == 1 && count(all, "ready") == 1).await;
+    it.until(SLICES, |all| count(all, "terminating") == 0 && count(all, "ready") == 1).await;
+    it.delete(SERVICES, "default/web", None).await;
+    it.until(SLICES, |all| ours(all).is_empty()).await;
+    it.until_gone(ENDPOINTS, "default/web").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_namespace_has_a_service_account_and_can_be_deleted() {
+    let it = simulated(Simulators::default()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "a" } })).await;
+    it.until(ACCOUNTS, |all| all.len() == 5).await;
+    it.delete(ACCOUNTS, "default/default", None).await;
+    it.until(ACCOUNTS, |all| all.len() == 5).await;
+    let mut wanted = deployment("web", 3, "i:1");
+    wanted["metadata"]["namespace"] = "a".into();
+    it.add(wanted).await;
+    it.until_one(DEPLOYMENTS, "a/web", is_rolled_out).await;
+    it.delete(("v1", "Namespace"), "a", None).await;
+    it.until_gone(("v1", "Namespace"), "a").await;
+    assert!(it.all(PODS).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_ready_and_renew_their_leases_if_configured() {
+    let mut simulators = Simulators::default();
+    simulators.nodes = 2;
+    simulators.heartbeat = Some(Duration::from_secs(10));
+    let it = simulated(simulators).await;
+    let nodes = it.until(NODES, |all| all.len() == 2 && all.iter().all(is_ready)).await;
+    assert_eq!(nodes.iter().map(key_of).collect::<Vec<_>>(), ["node-1", "node-2"]);
+    let lease = ("coordination.k8s.io/v1", "Lease");
+    let first = it.until_one(lease, "kube-node-lease/node-1", |_| true).await;
+    let renewed = |it: &Value| it["spec"]["renewTime"] != first["spec"]["renewTime"];
+    let next = it.until_one(lease, "kube-node-lease/node-1", renewed).await;
+    assert_eq!(next["spec"]["renewTime"], "2026-01-02T03:04:15.000000Z");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_seed_determines_the_cluster() {
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let mut simulators = Simulators::default();
+        simulators.jitter = Duration::from_secs(3);
+        let it = simulated(simulators).await;
+        it.add(deployment("web", 3, "i:1")).await;
+        it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+        all.push(it.all(PODS));
+    }
+    assert_eq!(all[0], all[1], "including all versions");
+}
+
+/// There is no await between deletion and compaction, so no controller sees the deletion before
+/// history is compacted: a later list alone does not show what was deleted.
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_deletion_was_compacted_is_replaced() {
+    let it = simulated(Simulators::default()).await;
+    it.add(deployment("web", 1, "i:1")).await;
+    it.add(
+        json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "namespace": "default" },
+        "spec": { "selector": { "app": "web" }, "ports": [{ "port": 80, "targetPort": 8080 }] } }),
+    )
+    .await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    it.advance(Duration::from_secs(10)).await;
+    let (kind, first) = (it.kind("v1", "Pod"), key_of(&it.all(PODS)[0]));
+    let (key, options) =
+        (first.parse().unwrap(), DeleteOptions { grace: Some(0), ..DeleteOptions::default() });
+    let (place, writer) = (ObjectRef::of(&kind, &key), Writer::server("test"));
+    it.cluster.delete(&place, &options, &writer).await.expect("deleted");
+    it.cluster.store().compact(it.cluster.store().revision());
+    let pods = it.until(PODS, |all| all.len() == 1 && key_of(&all[0]) != first && is_ready(&all[0])).await;
+    let updated = |slice: &Value| slice["endpoints"][0]["targetRef"]["name"] == pods[0]["metadata"]["name"];
+    it.until(SLICES, |all| all.iter().any(updated)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_starts_when_its_node_is_created_later() {
+    let it = simulated(Simulators::only_nodes()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "nodeName": "late", "containers": [{ "name": "c", "image": "i" }] } }))
+        .await;
+    it.advance(Duration::from_secs(60)).await;
+    assert_eq!(it.get(PODS, "default/p").unwrap()["status"]["phase"], "Pending");
+    it.add(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "late" } })).await;
+    it.until_one(PODS, "default/p", is_ready).await;
+}
