@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::ResourceList;
+use crate::kinds::core::pod::resources::{is_of_pods, of_containers};
 use crate::kinds::json_access::{at, items, text};
 
 /// The side of the resources of a container: requests or limits.
@@ -61,24 +62,7 @@ pub(super) fn occupied(pod: &Value, side: Side) -> ResourceList {
 }
 
 fn summed(pod: &Value, side: Side, of: impl Fn(&Value) -> ResourceList) -> ResourceList {
-    let mut total = ResourceList::default();
-    for container in items(pod, "/spec/containers") {
-        total.add(&of(container));
-    }
-    let (mut sidecars, mut first) = (ResourceList::default(), ResourceList::default());
-    for container in items(pod, "/spec/initContainers") {
-        let amounts = of(container);
-        if text(container, "/restartPolicy") == "Always" {
-            total.add(&amounts);
-            sidecars.add(&amounts);
-            first.raise_to(&sidecars);
-        } else {
-            let mut amounts = amounts;
-            amounts.add(&sidecars);
-            first.raise_to(&amounts);
-        }
-    }
-    total.raise_to(&first);
+    let mut total = of_containers(items(pod, "/spec/containers"), items(pod, "/spec/initContainers"), of);
     for (name, amount) in ResourceList::at(pod, &format!("/spec/resources/{}", side.field())).iter() {
         if is_of_pods(name) {
             total.set(name, amount);
@@ -92,10 +76,6 @@ pub(super) fn has_pod_level_resources(pod: &Value) -> bool {
     ["requests", "limits"]
         .iter()
         .any(|it| ResourceList::at(pod, &format!("/spec/resources/{it}")).names().any(is_of_pods))
-}
-
-fn is_of_pods(name: &str) -> bool {
-    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 pub(crate) mod json_access;
 pub use crate::names;
 pub mod quantity;
+pub mod resource_list;
 pub(crate) mod shape;
 pub(crate) mod signing;
 pub mod traits;
