@@ -372,3 +372,24 @@ async fn every_port_of_a_service_gets_a_node_port_of_its_own() {
     balanced["metadata"]["name"] = "two".into();
     assert_eq!(server.post(SERVICES, balanced).await.code, 422, "the port is taken");
 }
+
+#[tokio::test]
+async fn a_deletion_keeps_finalizers_that_are_the_wanted_ones_in_any_order_and_number() {
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+    let server = Server::start().await;
+    for (name, finalizers, options, expected) in [
+        ("same", json!(["orphan", "orphan", "a.b/c"]), json!({}), json!(["orphan", "orphan", "a.b/c"])),
+        (
+            "other",
+            json!(["orphan", "a.b/c"]),
+            json!({ "propagationPolicy": "Foreground" }),
+            json!(["a.b/c", "foregroundDeletion"]),
+        ),
+    ] {
+        let made = server.post(MAPS, json!({ "metadata": { "name": name, "finalizers": finalizers } })).await;
+        assert_eq!(made.code, 201, "{made:?}");
+        let path = format!("{MAPS}/{name}");
+        assert_eq!(server.send("DELETE", &path, &[JSON], &options.to_string()).await.code, 200);
+        assert_eq!(server.get(&path).await.json()["metadata"]["finalizers"], expected, "{name}");
+    }
+}
