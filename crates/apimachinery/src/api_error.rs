@@ -138,6 +138,12 @@ impl ApiError {
         Self::new(Reason::InternalError, message)
     }
 
+    /// Creates a 500 for an internal failure, with the message and the cause that kube-apiserver
+    /// gives it (`NewInternalError` of k8s.io/apimachinery v0.36.4 pkg/api/errors/errors.go).
+    pub(crate) fn internal_failure(why: &str) -> Self {
+        Self::internal(format!("Internal error occurred: {why}")).cause("", why, "")
+    }
+
     /// Creates a 500 without a reason, as kube-apiserver returns for an error that is not a
     /// `Status` itself.
     pub fn unexplained(message: impl Into<String>) -> Self {

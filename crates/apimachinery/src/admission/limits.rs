@@ -21,19 +21,25 @@ const MAX_MILLI_VALUE: i128 = (i64::MAX / 1000) as i128;
 
 /// Sets the requests and limits that the containers of a pod leave out to the defaults of the
 /// ranges of its namespace.
+///
+/// Stops when the annotation about the defaults is too long: validation rejects the pod then.
 pub fn fill(pod: &mut Value, ranges: &[Value]) {
     for range in ranges {
-        fill_from(pod, range);
+        // The next range would replace the annotation, and the pod would be stored half filled.
+        if !fill_from(pod, range) {
+            return;
+        }
     }
 }
 
-fn fill_from(pod: &mut Value, range: &Value) {
+/// Fills in the defaults of one range. Returns false if there are too many.
+fn fill_from(pod: &mut Value, range: &Value) -> bool {
     let (mut requests, mut limits) = (ResourceList::default(), ResourceList::default());
     for limit in items(range, "/spec/limits").iter().filter(|it| text(it, "/type") == "Container") {
         ResourceList::at(limit, "/defaultRequest").iter().for_each(|(name, it)| requests.set(name, it));
         ResourceList::at(limit, "/default").iter().for_each(|(name, it)| limits.set(name, it));
     }
-    let Some(map) = pod.as_object_mut() else { return };
+    let Some(map) = pod.as_object_mut() else { return true };
     let mut changes = Vec::new();
     let spec = object(map, "spec");
     let mut length = 0_usize;
@@ -72,6 +78,7 @@ fn fill_from(pod: &mut Value, range: &Value) {
         let message = format!("LimitRanger plugin set: {}", changes.join("; "));
         object(object(map, "metadata"), "annotations").insert(ANNOTATION.to_owned(), message.into());
     }
+    length <= MAX_ANNOTATION
 }
 
 /// Returns the message if a range rejects an object of a kind. Only pods and claims are limited.
@@ -238,6 +245,26 @@ mod tests {
             "LimitRanger plugin set: cpu request for container a; cpu, memory limit for container a; \
              memory limit for container b; cpu request for init container i; cpu, memory limit for init container i"
         );
+    }
+
+    #[test]
+    fn a_pod_that_would_get_too_many_defaults_is_left_with_a_rejected_annotation() {
+        let names: serde_json::Map<String, Value> =
+            (0..300).map(|it| (format!("example.com/r{it}"), "1".into())).collect();
+        let ranges = [
+            json!({ "type": "Container", "default": names }),
+            json!({ "type": "Container", "default": { "cpu": "1" } }),
+        ];
+        let ranges = ranges.map(|it| json!({ "spec": { "limits": [it] } }));
+        let containers: Vec<_> = (0..300).map(|it| json!({ "name": format!("c{it}") })).collect();
+        let mut pod = json!({ "metadata": { "name": "p" }, "spec": { "containers": containers } });
+        fill(&mut pod, &ranges);
+        assert!(
+            pod["metadata"]["annotations"][ANNOTATION].as_str().is_some_and(|it| it.len() > MAX_ANNOTATION)
+        );
+        let filled =
+            items(&pod, "/spec/containers").iter().filter(|it| it.get("resources").is_some()).count();
+        assert!((1..100).contains(&filled), "{filled} containers were filled");
     }
 
     #[test]

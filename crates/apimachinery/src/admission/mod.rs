@@ -11,7 +11,6 @@
 //!
 //! The `mod` lines below are in layer order.
 
-mod amounts;
 mod pod;
 pub mod limits;
 pub mod runtime_class;
@@ -19,4 +18,4 @@ mod usage;
 mod scope;
 pub mod quota;
 
-pub use amounts::ResourceList;
+pub use crate::kinds::resource_list::ResourceList;

@@ -195,6 +195,18 @@ mod tests {
     }
 
     #[test]
+    fn the_columns_of_a_row_share_the_number_of_values_that_are_visited() {
+        let object = json!({"metadata": {"name": "a"}, "spec": {"a": "v", "list": vec![0; 300_000]}});
+        let columns = vec![Column::read(&json!({"name": "c", "type": "string", "jsonPath": "..a"})); 20];
+        let cells = cells(&object, &columns, Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            (cells.len(), &cells[1], &cells[20]),
+            (21, &json!("v"), &Value::Null),
+            "the last column is too many"
+        );
+    }
+
+    #[test]
     fn the_text_of_a_row_is_limited() {
         let object = json!({"metadata": {"name": "a"}, "spec": "x".repeat(MAX_ROW_BYTES / 2)});
         let columns = vec![Column::read(&json!({"name": "c", "type": "string", "jsonPath": ".spec"})); 100];

@@ -31,7 +31,7 @@ pub fn read_scale(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError>
     let path = &paths.spec_replicas;
     if nested_integer(object, path).is_ok_and(|replicas| replicas.is_none()) {
         let words = format!("the spec replicas field {path:?} does not exist");
-        return Err(ApiError::internal(format!("Internal error occurred: {words}")).cause("", &words, ""));
+        return Err(ApiError::internal_failure(&words));
     }
     scale_of(object, paths)
 }

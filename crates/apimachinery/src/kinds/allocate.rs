@@ -18,6 +18,9 @@ pub trait ClusterResources {
     /// Allocates a node port for the service port of this index: the wanted one, or a free one.
     fn node_port(&mut self, service: &Value, index: usize, wanted: Option<i64>) -> Result<i64, ApiError>;
 
+    /// Allocates the node port for the health checks of a service: the wanted one, or a free one.
+    fn health_check_port(&mut self, service: &Value, wanted: Option<i64>) -> Result<i64, ApiError>;
+
     /// Returns the value and the preemption policy of a priority class, or `None` if there is no
     /// such class. An empty name means the default class.
     fn priority(&self, class: &str) -> Option<(i64, String)>;
@@ -48,12 +51,23 @@ pub(super) fn allocate(
         }
         _ => wanted.clone(),
     };
+    let wants_health = wants_health_check_port(service, old);
+    // A number that is asked for comes first: the next free one may be the same.
+    let wanted_health = health_port(service).filter(|_| wants_health);
+    let wanted_health = wanted_health.map(|it| wanted_health_check_port(service, it, around)).transpose()?;
     let ports = allocated_ports(service, old, around, &service_type)?;
+    let health = match wanted_health {
+        None if wants_health => Some(around.health_check_port(service, None)?),
+        wanted => wanted,
+    };
     let unselected = wanted == "None" && entries(service, "/spec/selector").next().is_none();
     let Some(map) = service.as_object_mut() else { return Ok(()) };
     let spec = object(map, "spec");
     if !ports.is_empty() {
         spec.insert("ports".to_owned(), ports.into());
+    }
+    if let Some(port) = health {
+        spec.insert("healthCheckNodePort".to_owned(), port.into());
     }
     let family = if address.contains(':') { "IPv6" } else { "IPv4" };
     spec.entry("clusterIPs").or_insert_with(|| json!([address]));
@@ -155,16 +169,21 @@ fn allocated_ports(
     // Ports with the same number and different protocols share a node port, as the port 53 of a DNS
     // server does (`initNodePorts`).
     let mut shared: HashMap<Option<i64>, i64> = HashMap::new();
-    for (index, port) in ports.iter_mut().enumerate() {
+    let given = |port: &Value| number(port, "/nodePort").filter(|number| *number != 0);
+    // Numbers that are asked for come first: the next free one may be among them.
+    for (index, port) in ports.iter().enumerate() {
+        let Some(wanted) = given(port) else { continue };
+        if !held.contains(&wanted) {
+            around.node_port(service, index, Some(wanted))?;
+        }
+        shared.entry(number(port, "/port")).or_insert(wanted);
+    }
+    for (index, port) in ports.iter_mut().enumerate().filter(|(_, port)| automatic && given(port).is_none()) {
         let own = number(port, "/port");
-        let node_port = match number(port, "/nodePort").filter(|number| *number != 0) {
-            Some(wanted) if held.contains(&wanted) => wanted,
-            Some(wanted) => around.node_port(service, index, Some(wanted))?,
-            None if !automatic => continue,
-            None => match shared.get(&own).and_then(|it| around.node_port(service, index, Some(*it)).ok()) {
-                Some(same) => same,
-                None => around.node_port(service, index, None)?,
-            },
+        let same = shared.get(&own).and_then(|it| around.node_port(service, index, Some(*it)).ok());
+        let node_port = match same {
+            Some(same) => same,
+            None => around.node_port(service, index, None)?,
         };
         shared.entry(own).or_insert(node_port);
         port["nodePort"] = node_port.into();
@@ -172,9 +191,59 @@ fn allocated_ports(
     Ok(ports)
 }
 
+/// Returns true if a node port for the health checks of a service is to be allocated: it needs one
+/// and holds none. Validation rejects a port other than the one that it holds.
+fn wants_health_check_port(service: &Value, old: Option<&Value>) -> bool {
+    let held = old.filter(|it| needs_health_check(it)).and_then(health_port);
+    needs_health_check(service) && held.is_none()
+}
+
+/// Allocates the node port for health checks that a service asks for.
+fn wanted_health_check_port(
+    service: &Value,
+    port: i64,
+    around: &mut dyn ClusterResources,
+) -> Result<i64, ApiError> {
+    // The allocator does not refuse a service its own ports.
+    if items(service, "/spec/ports").iter().any(|it| number(it, "/nodePort") == Some(port)) {
+        return Err(ApiError::internal_failure(&format!(
+            "failed to allocate requested HealthCheck NodePort {port}: provided port is already allocated"
+        )));
+    }
+    around.health_check_port(service, Some(port))
+}
+
+/// Returns true if the load balancer of a service has to check which nodes serve it.
+pub(super) fn needs_health_check(service: &Value) -> bool {
+    text(service, "/spec/type") == "LoadBalancer" && text(service, "/spec/externalTrafficPolicy") == "Local"
+}
+
+/// Returns the node port for the health checks of a service, if it has one.
+pub(super) fn health_port(service: &Value) -> Option<i64> {
+    number(service, "/spec/healthCheckNodePort").filter(|it| *it != 0)
+}
+
+/// Keeps the node port for health checks if an update leaves it out, or removes it if the service
+/// no longer needs it and the update does not change it.
+fn keep_health_check_port(new: &mut Value, old: &Value) {
+    if !needs_health_check(old) {
+        return;
+    }
+    let (needed, before, now) = (needs_health_check(new), health_port(old), health_port(new));
+    let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    match before {
+        Some(port) if needed && now.is_none() => {
+            spec.insert("healthCheckNodePort".to_owned(), port.into());
+        }
+        _ if !needed && now == before => drop(spec.remove("healthCheckNodePort")),
+        _ => {}
+    }
+}
+
 /// Keeps allocated addresses and ports that an update leaves out. A service that becomes an
 /// `ExternalName` releases them.
 pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
+    keep_health_check_port(new, old);
     let (now, before) = (text(new, "/spec/type").to_owned(), text(old, "/spec/type"));
     let Some(map) = new.as_object_mut() else { return };
     let spec = object(map, "spec");

@@ -14,6 +14,7 @@
 pub mod json_access;
 pub use crate::names;
 pub mod quantity;
+pub mod resource_list;
 pub mod shape;
 pub mod signing;
 pub mod traits;

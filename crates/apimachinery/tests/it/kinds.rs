@@ -27,6 +27,10 @@ impl prepare::ClusterResources for GrantingCluster {
         Ok(wanted.unwrap_or(32769))
     }
 
+    fn health_check_port(&mut self, _: &Value, wanted: Option<i64>) -> Result<i64, ApiError> {
+        Ok(wanted.unwrap_or(32769))
+    }
+
     fn priority(&self, class: &str) -> Option<(i64, String)> {
         let value = match class {
             "system-node-critical" => 2_000_001_000,

@@ -90,7 +90,7 @@ impl Addresses {
                 return Ok(address.to_string());
             }
         }
-        Err(ApiError::internal("failed to allocate a serviceIP: range is full"))
+        Err(ApiError::internal_failure("failed to allocate a serviceIP: range is full"))
     }
 
     /// Allocates a port for a service: the one it asks for, or a free one.
@@ -100,17 +100,43 @@ impl Addresses {
         index: usize,
         wanted: Option<i64>,
     ) -> Result<i64, ApiError> {
-        let uid = text(service, "/metadata/uid").to_owned();
         let protocol = items(service, "/spec/ports").get(index).map_or("TCP", protocol);
+        self.take_number(service, protocol, wanted).map_err(|why| match wanted {
+            Some(port) => invalid_port(service, index, port, why),
+            None => ApiError::internal_failure(&format!("failed to allocate a nodePort: {why}")),
+        })
+    }
+
+    /// Allocates a port for the health checks of a service: the one it asks for, or a free one.
+    pub(super) fn take_health_check_port(
+        &mut self,
+        service: &Value,
+        wanted: Option<i64>,
+    ) -> Result<i64, ApiError> {
+        self.take_number(service, "TCP", wanted).map_err(|why| {
+            ApiError::internal_failure(&match wanted {
+                Some(port) => format!("failed to allocate requested HealthCheck NodePort {port}: {why}"),
+                None => format!("failed to allocate a HealthCheck NodePort 0: {why}"),
+            })
+        })
+    }
+
+    /// Allocates a port number, or returns the reason why that is impossible.
+    fn take_number(
+        &mut self,
+        service: &Value,
+        protocol: &str,
+        wanted: Option<i64>,
+    ) -> Result<i64, &'static str> {
+        let uid = text(service, "/metadata/uid").to_owned();
         let free = |port: i64| self.ports.get(&(port, protocol.to_owned())).is_none_or(|owner| *owner == uid);
         let port = match wanted {
             Some(port) if !PORTS.contains(&port) => {
-                let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
-                return Err(invalid_port(service, index, port, why));
+                return Err(
+                    "provided port is not in the valid range. The range of valid ports is 30000-32767",
+                );
             }
-            Some(port) if !free(port) => {
-                return Err(invalid_port(service, index, port, "provided port is already allocated"));
-            }
+            Some(port) if !free(port) => return Err("provided port is already allocated"),
             Some(port) => port,
             None => PORTS
                 .clone()
@@ -120,7 +146,7 @@ impl Addresses {
                     // Not one of this service either: its ports differ.
                     taken.next().is_none()
                 })
-                .ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))?,
+                .ok_or("range is full")?,
         };
         self.ports.insert((port, protocol.to_owned()), uid);
         Ok(port)

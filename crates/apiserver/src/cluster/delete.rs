@@ -351,13 +351,11 @@ fn finalizers_after(kind: &Kind, object: &Value, options: &DeleteOptions) -> Vec
     let others = before.iter().filter(|it| *it != FOREGROUND && *it != ORPHAN).cloned();
     let added = [(orphan, ORPHAN), (foreground, FOREGROUND)].into_iter().filter(|(wanted, _)| *wanted);
     let after: Vec<Value> = others.chain(added.map(|(_, name)| Value::from(name))).collect();
-    // The same finalizers in another order are no change.
-    let names: HashSet<&Value> = before.iter().collect();
-    if after.len() == before.len() && after.iter().all(|it| names.contains(it)) {
-        before.to_vec()
-    } else {
-        after
-    }
+    // The same finalizers in another order, or more often, are no change
+    // (`deletionFinalizersForGarbageCollection` in k8s.io/apiserver v0.36.4
+    // pkg/registry/generic/registry/store.go).
+    let is_same = before.iter().collect::<HashSet<_>>() == after.iter().collect();
+    if is_same { before.to_vec() } else { after }
 }
 
 fn set_finalizers(object: &mut Value, finalizers: &[Value]) {

@@ -364,6 +364,10 @@ impl ClusterResources for ClusterSurroundings<'_> {
         self.addresses.take_port(service, index, wanted)
     }
 
+    fn health_check_port(&mut self, service: &Value, wanted: Option<i64>) -> Result<i64, ApiError> {
+        self.addresses.take_health_check_port(service, wanted)
+    }
+
     fn priority(&self, class: &str) -> Option<(i64, String)> {
         let kind = self.cluster.catalog().kind("scheduling.k8s.io", "v1", "priorityclasses")?;
         let classes = self.cluster.list(&kind, None);

@@ -8,6 +8,7 @@ mod nesting_depth;
 mod admission_webhooks;
 mod races;
 mod panics;
+mod pod_resources;
 mod preconditions;
 mod read;
 mod shards;

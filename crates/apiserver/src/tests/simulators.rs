@@ -434,8 +434,45 @@ async fn a_pod_starts_when_its_node_is_created_later() {
     it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
         "spec": { "nodeName": "late", "containers": [{ "name": "c", "image": "i" }] } }))
         .await;
-    it.advance(Duration::from_secs(60)).await;
+    it.advance(Duration::from_secs(30)).await;
     assert_eq!(it.get(PODS, "default/p").unwrap()["status"]["phase"], "Pending");
     it.add(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "late" } })).await;
     it.until_one(PODS, "default/p", is_ready).await;
+    it.advance(Duration::from_secs(60)).await;
+    assert!(is_ready(&it.get(PODS, "default/p").expect("the pod stays")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_ends_although_the_nodes_of_its_pods_are_gone() {
+    let it = simulated(Simulators::only_nodes()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "a" } })).await;
+    for (name, node) in [("p", "node-1"), ("q", "never")] {
+        it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "a" },
+            "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i" }] } }))
+            .await;
+    }
+    it.until_one(PODS, "a/p", is_ready).await;
+    it.delete(NODES, "node-1", None).await;
+    it.delete(("v1", "Namespace"), "a", None).await;
+    it.until_gone(("v1", "Namespace"), "a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_removed_node_fail_and_are_deleted_after_the_quarantine() {
+    let it = simulated(Simulators::only_nodes()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "extra" } })).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default",
+        "finalizers": ["example.com/keep"] },
+        "spec": { "nodeName": "extra", "containers": [{ "name": "c", "image": "i" }] } }))
+        .await;
+    it.until_one(PODS, "default/p", is_ready).await;
+    it.delete(NODES, "extra", None).await;
+    it.advance(Duration::from_secs(39)).await;
+    assert!(is_ready(&it.get(PODS, "default/p").unwrap()), "the node may come back");
+    let deleting = |it: &Value| !it["metadata"]["deletionTimestamp"].is_null();
+    let pod = it.until_one(PODS, "default/p", deleting).await;
+    assert_eq!(pod["status"]["phase"], "Failed");
+    assert_eq!(condition(&pod, "DisruptionTarget")["reason"], "DeletionByPodGC");
+    it.change(PODS, "default/p", "", |it| it["metadata"]["finalizers"] = json!([])).await;
+    it.until_gone(PODS, "default/p").await;
 }

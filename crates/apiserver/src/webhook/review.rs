@@ -100,7 +100,7 @@ pub(crate) fn unanswered(webhook: &str, why: &str) -> ApiError {
 
 /// Returns the error of a request whose webhook gave an unusable response.
 pub(crate) fn broken(why: &str) -> ApiError {
-    ApiError::internal(format!("Internal error occurred: {why}")).cause("", why, "")
+    ApiError::internal_failure(why)
 }
 
 #[cfg(test)]

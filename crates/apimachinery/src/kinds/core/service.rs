@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kinds::age;
-use crate::kinds::allocate::{allocate, keep_allocated};
+use crate::kinds::allocate::{allocate, health_port, keep_allocated, needs_health_check};
 use crate::kinds::cells;
 use crate::kinds::fields::{Field, SelectableFields};
 use crate::kinds::json_access::{Object, at, each, entries, fill, items, number, object, text};
@@ -147,8 +147,7 @@ fn create(out: &mut FieldErrors, object: &Value) {
         let known = ["PreferClose", "PreferSameZone", "PreferSameNode"];
         one_of(out, spec, "/trafficDistribution", "spec.trafficDistribution", &known);
     }
-    let local = kind == "LoadBalancer" && text(spec, "/externalTrafficPolicy") == "Local";
-    if let Some(port) = number(spec, "/healthCheckNodePort").filter(|port| *port != 0 && !local) {
+    if let Some(port) = health_port(object).filter(|_| !needs_health_check(object)) {
         let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
         invalid(out, "spec.healthCheckNodePort", &port.into(), detail);
     }
@@ -235,6 +234,10 @@ fn update(out: &mut FieldErrors, new: &Value, old: &Value) {
             let shown = new["spec"]["clusterIPs"].clone();
             invalid(out, "spec.clusterIPs[0]", &shown, "may not change once set");
         }
+    }
+    let held = Some(old).filter(|it| needs_health_check(it)).and_then(health_port);
+    if held.is_some() && needs_health_check(new) && health_port(new) != held {
+        forbidden(out, "spec.healthCheckNodePort", "field is immutable");
     }
     create(out, new);
 }

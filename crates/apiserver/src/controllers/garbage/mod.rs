@@ -437,12 +437,30 @@ impl<'a> Collector<'a> {
     ) {
         let catalog = self.cluster.catalog();
         let namespace = stored.key().namespace().unwrap_or_default();
-        for (owner, _) in meta.owners.iter().zip(states).filter(|(_, it)| **it == OwnerState::Dangling) {
-            let Some(owner_kind) = catalog.kind_of(&owner.api_version, &owner.kind) else { continue };
-            let elsewhere = self.cluster.store().read(&owner_kind.collection, |history, revision| {
-                history.list_at(revision, None).into_iter().flatten().any(|it| it.uid() == owner.uid)
+        let owners = meta.owners.iter().zip(states).filter(|(_, it)| **it == OwnerState::Dangling);
+        let dangling: Vec<_> = owners
+            .filter_map(|(it, _)| Some((it, catalog.kind_of(&it.api_version, &it.kind)?.collection.clone())))
+            .collect();
+        let mut by_collection: BTreeMap<&CollectionName, HashSet<&str>> = BTreeMap::new();
+        for (owner, collection) in &dangling {
+            by_collection.entry(collection).or_default().insert(&owner.uid);
+        }
+        // A collection is not indexed by uid: it is read once for all references into it.
+        for (collection, uids) in &mut by_collection {
+            let there = self.cluster.store().read(collection, |history, revision| {
+                let all = history.list_at(revision, None).into_iter().flatten();
+                all.filter_map(|it| uids.get(it.uid()).copied()).collect()
             });
-            if !elsewhere {
+            *uids = there;
+        }
+        if by_collection.values().all(HashSet::is_empty) {
+            return;
+        }
+        // The names of an object are the same in all versions.
+        let mut about = stored.to_value();
+        about["apiVersion"] = kind.def.api_version().into();
+        for (owner, collection) in &dangling {
+            if !by_collection[collection].contains(owner.uid.as_str()) {
                 continue;
             }
             let OwnerRef { api_version, kind: owner_kind, name, uid, .. } = owner;
@@ -451,9 +469,6 @@ impl<'a> Collector<'a> {
                  in namespace {namespace:?}"
             );
             let event = Event::warning("OwnerRefInvalidNamespace", message);
-            // The names of an object are the same in all versions.
-            let mut about = stored.to_value();
-            about["apiVersion"] = kind.def.api_version().into();
             recorder::record(self.cluster, &self.writer, &about, &event).await;
         }
     }

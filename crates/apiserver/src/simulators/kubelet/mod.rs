@@ -1,5 +1,6 @@
 //! The kubelets of all nodes: pods start, become ready, complete if they belong to a Job, and end
-//! at their deadline or when they are deleted.
+//! at their deadline or when they are deleted. Pods whose node does not exist are deleted, as
+//! kube-controller-manager does.
 
 mod addresses;
 mod status;
@@ -13,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::condition;
 use super::owner::{controller_key, is_deleting};
 use super::settings::Simulators;
 use crate::ApiError;
@@ -26,6 +28,10 @@ use crate::store::{CollectionName, Encoded};
 use crate::time;
 use addresses::Addresses;
 use status::Facts;
+
+/// The time for which the node of a pod is missing before the pod is deleted (`quarantineTime` in
+/// k8s.io/kubernetes v1.36.4 pkg/controller/podgc/gc_controller.go).
+const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// Reports pods as if they ran.
 #[derive(Debug)]
@@ -58,6 +64,8 @@ enum Stage {
     Refresh,
     /// It stops because it is deleted.
     Stop,
+    /// It is deleted because its node does not exist.
+    Collect,
 }
 
 impl Kubelet {
@@ -80,6 +88,7 @@ impl Kubelet {
                     let grace = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
                     self.settings.stop_after.min(Duration::from_secs(grace.unsigned_abs()))
                 }
+                Stage::Collect => QUARANTINE,
             };
             let begun = StageTimer { uid: uid.to_owned(), stage, since: Instant::now(), takes };
             self.stages.insert(key.clone(), begun);
@@ -103,7 +112,7 @@ impl Reconciler for Kubelet {
         ["pods", "nodes"].map(|it| builtin(cluster, "", "v1", it).collection.clone()).to_vec()
     }
 
-    /// Returns a pod on a node, or the pods of a node that was created after them.
+    /// Returns a pod on a node, or the pods of a node that was created or removed after them.
     fn touched(
         &mut self,
         cluster: &Cluster,
@@ -112,7 +121,7 @@ impl Reconciler for Kubelet {
         after: Option<&Encoded>,
     ) -> Vec<ObjectKey> {
         if &**collection == "/nodes" {
-            let Some(node) = after.filter(|_| before.is_none()) else { return Vec::new() };
+            let ((Some(node), None) | (None, Some(node))) = (before, after) else { return Vec::new() };
             let pods = cluster.list(&builtin(cluster, "", "v1", "pods"), None);
             let of_node = |pod: &&Arc<Encoded>| pod.field("spec.nodeName") == Some(node.key().name());
             return pods.iter().filter(of_node).map(|it| it.key().clone()).collect();
@@ -137,12 +146,16 @@ impl Reconciler for Kubelet {
     async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let kind = builtin(cluster, "", "v1", "pods");
         let Some(pod) = cluster.get(&kind, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
-        let Some(node) = node_of(cluster, &pod) else { return Ok(Next::touch()) };
-        let Some(stage) = stage(&pod) else { return Ok(Next::touch()) };
+        let node = node_of(cluster, &pod);
+        let Some(stage) = stage(&pod, node.is_some()) else {
+            self.stages.remove(key);
+            return Ok(Next::touch());
+        };
         let rest = self.rest(cluster, key, &pod, stage);
         if !rest.is_zero() {
             return Ok(Next::after(rest));
         }
+        let Some(node) = node else { return collect(cluster, &kind, key, &pod).await };
         let writer = writer("kubelet", "kubelet");
         if stage == Stage::Stop {
             return stop(cluster, &kind, key, &pod, &writer).await;
@@ -181,12 +194,21 @@ fn time_left(pod: &Value, now: Timestamp) -> Option<Duration> {
     Some(Duration::try_from(end.duration_since(now)).unwrap_or(Duration::ZERO))
 }
 
-/// Returns the next stage of a pod on a node, if there is one.
-fn stage(pod: &Value) -> Option<Stage> {
+/// Returns the next stage of a pod, if there is one.
+fn stage(pod: &Value, has_node: bool) -> Option<Stage> {
+    // A pod that is deleted before it has a node ends at once, without a grace period.
+    if text(pod, "/spec/nodeName").is_empty() {
+        return None;
+    }
+    // Without a grace period left, only finalizers keep it.
+    if is_deleting(pod) && number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0 {
+        return None;
+    }
+    if !has_node {
+        return Some(Stage::Collect);
+    }
     if is_deleting(pod) {
-        // Without a grace period left, only finalizers keep it.
-        let held = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0;
-        return (!held).then_some(Stage::Stop);
+        return Some(Stage::Stop);
     }
     match text(pod, "/status/phase") {
         "Succeeded" | "Failed" => None,
@@ -200,7 +222,7 @@ fn stage(pod: &Value) -> Option<Stage> {
 /// Returns the status of a pod after a stage; `None` if the pod has changed and is at another
 /// stage.
 fn report(expected: Stage, pod: &Value, facts: Facts<'_>) -> Option<Value> {
-    if stage(pod) != Some(expected) {
+    if stage(pod, true) != Some(expected) {
         return None;
     }
     match expected {
@@ -209,7 +231,7 @@ fn report(expected: Stage, pod: &Value, facts: Facts<'_>) -> Option<Value> {
         Stage::Complete => Some(status::completed(pod, facts)),
         Stage::Refresh if facts.over => Some(status::expired(pod, facts)),
         Stage::Refresh => status::refreshed(pod, facts),
-        Stage::Stop => None,
+        Stage::Stop | Stage::Collect => None,
     }
 }
 
@@ -222,6 +244,39 @@ async fn stop(
 ) -> Result<Next, ApiError> {
     record_each(cluster, pod, writer, |it| Event::normal("Killing", format!("Stopping container {it}")))
         .await;
+    remove(cluster, kind, key, pod, writer).await
+}
+
+/// Deletes a pod whose node does not exist. A pod that has not ended fails first, as in
+/// `markFailedAndDeletePodWithCondition` (k8s.io/kubernetes v1.36.4
+/// pkg/controller/podgc/gc_controller.go).
+async fn collect(cluster: &Cluster, kind: &Kind, key: &ObjectKey, pod: &Value) -> Result<Next, ApiError> {
+    let writer = writer("pod-garbage-collector", "kube-controller-manager");
+    let now = cluster.source().stamp();
+    let fail = |it: &mut Value| {
+        let ended = matches!(text(it, "/status/phase"), "Succeeded" | "Failed");
+        if ended || text(it, "/metadata/uid") != text(pod, "/metadata/uid") {
+            return false;
+        }
+        let mut conditions = items(it, "/status/conditions").to_vec();
+        let message = "PodGC: node no longer exists";
+        condition::set(&mut conditions, "DisruptionTarget", "True", "DeletionByPodGC", message, &now);
+        it["status"]["conditions"] = conditions.into();
+        it["status"]["phase"] = "Failed".into();
+        true
+    };
+    cluster.change(&ObjectRef::of(kind, key).part("status"), &writer, fail).await?;
+    remove(cluster, kind, key, pod, &writer).await
+}
+
+/// Deletes a pod at once, unless another pod has its name now.
+async fn remove(
+    cluster: &Cluster,
+    kind: &Kind,
+    key: &ObjectKey,
+    pod: &Value,
+    writer: &Writer,
+) -> Result<Next, ApiError> {
     let uid = Some(text(pod, "/metadata/uid").to_owned());
     let options = DeleteOptions { grace: Some(0), uid, ..DeleteOptions::default() };
     match cluster.delete(&ObjectRef::of(kind, key), &options, writer).await {
@@ -272,9 +327,12 @@ mod tests {
                 None,
             ),
         ] {
-            let pod = json!({ "metadata": metadata, "status": status });
-            assert_eq!(stage(&pod), expected, "{pod}");
+            let pod = json!({ "metadata": metadata, "spec": { "nodeName": "n" }, "status": status });
+            assert_eq!(stage(&pod, true), expected, "{pod}");
+            let held = metadata["deletionGracePeriodSeconds"] == 0;
+            assert_eq!(stage(&pod, false), (!held).then_some(Stage::Collect), "{pod}");
         }
+        assert_eq!(stage(&json!({ "status": { "phase": "Pending" } }), false), None, "not assigned yet");
     }
 
     #[test]

@@ -364,6 +364,16 @@ async fn every_port_of_a_service_gets_a_node_port_of_its_own() {
     let refused = server.post(SERVICES, service("equal", "NodePort", fixed)).await;
     assert_eq!(refused.code, 422, "{refused:?}");
     assert!(refused.text().contains("spec.ports[1].nodePort: Duplicate value: 31000"), "{refused:?}");
+    // The first free port is the one that the other port of the service asks for.
+    let next =
+        node_ports(&server.post(SERVICES, service("next", "NodePort", json!([port("a", 1, "TCP")]))).await)
+            [0]
+            + 1;
+    let mut mixed = json!([port("a", 1, "TCP"), port("b", 2, "TCP")]);
+    mixed[1]["nodePort"] = next.into();
+    let made = server.post(SERVICES, service("mixed", "NodePort", mixed)).await;
+    let numbers = node_ports(&made);
+    assert!(made.code == 201 && numbers[0] != numbers[1] && numbers[1] == next, "{made:?}");
     let mut own = json!([port("a", 1, "TCP")]);
     own[0]["nodePort"] = 32_111.into();
     let mut balanced = service("one", "LoadBalancer", own);
@@ -371,4 +381,76 @@ async fn every_port_of_a_service_gets_a_node_port_of_its_own() {
     assert_eq!(server.post(SERVICES, balanced.clone()).await.code, 201);
     balanced["metadata"]["name"] = "two".into();
     assert_eq!(server.post(SERVICES, balanced).await.code, 422, "the port is taken");
+}
+
+#[tokio::test]
+async fn a_service_with_local_traffic_gets_keeps_and_releases_a_port_for_health_checks() {
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    let server = Server::start().await;
+    let service = |name: &str| {
+        json!({ "metadata": { "name": name }, "spec": { "type": "LoadBalancer",
+        "externalTrafficPolicy": "Local", "ports": [{ "port": 80 }] } })
+    };
+    let health = |it: &FullResponse| it.json()["spec"]["healthCheckNodePort"].as_i64();
+    let made = server.post(SERVICES, service("a")).await;
+    let (port, node_port) = (health(&made), made.json()["spec"]["ports"][0]["nodePort"].as_i64());
+    assert!(port.is_some_and(|it| it >= 30_000) && port != node_port, "{made:?}");
+    let mut wanted = service("b");
+    wanted["spec"]["healthCheckNodePort"] = port.into();
+    let refused = server.post(SERVICES, wanted.clone()).await;
+    let why = format!(
+        "Internal error occurred: failed to allocate requested HealthCheck NodePort {}: provided port is already allocated",
+        port.expect("allocated")
+    );
+    assert_eq!(refused.error(), (500, why));
+    let mut equal = service("c");
+    equal["spec"]["healthCheckNodePort"] = 31_500.into();
+    equal["spec"]["ports"][0]["nodePort"] = 31_500.into();
+    assert_eq!(server.post(SERVICES, equal).await.code, 500, "a port has one purpose");
+    let one = format!("{SERVICES}/a");
+    let kept = server.put(&one, &service("a")).await;
+    assert!(kept.code == 200 && health(&kept) == port, "an update may leave it out: {kept:?}");
+    let mut moved = service("a");
+    moved["spec"]["healthCheckNodePort"] = 31_999.into();
+    let refused = server.put(&one, &moved).await;
+    assert!(
+        refused.text().contains("spec.healthCheckNodePort: Forbidden: field is immutable"),
+        "{refused:?}"
+    );
+    let mut open = kept.json();
+    open["metadata"] = json!({ "name": "a" });
+    open["spec"]["externalTrafficPolicy"] = "Cluster".into();
+    let released = server.put(&one, &open).await;
+    assert!(released.code == 200 && health(&released).is_none(), "{released:?}");
+    let second = server.post(SERVICES, wanted).await;
+    assert!(second.code == 201 && health(&second) == port, "the port is free again: {second:?}");
+    open["spec"]["externalTrafficPolicy"] = "Local".into();
+    open["spec"]["healthCheckNodePort"] = 31_999.into();
+    let chosen = server.put(&one, &open).await;
+    assert!(chosen.code == 200 && health(&chosen) == Some(31_999), "{chosen:?}");
+    let mut inner = chosen.json();
+    inner["spec"]["type"] = "ClusterIP".into();
+    let inner = server.put(&one, &inner).await;
+    assert!(inner.code == 200 && health(&inner).is_none(), "{inner:?}");
+}
+
+#[tokio::test]
+async fn a_deletion_keeps_finalizers_that_are_the_wanted_ones_in_any_order_and_number() {
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+    let server = Server::start().await;
+    for (name, finalizers, options, expected) in [
+        ("same", json!(["orphan", "orphan", "a.b/c"]), json!({}), json!(["orphan", "orphan", "a.b/c"])),
+        (
+            "other",
+            json!(["orphan", "a.b/c"]),
+            json!({ "propagationPolicy": "Foreground" }),
+            json!(["a.b/c", "foregroundDeletion"]),
+        ),
+    ] {
+        let made = server.post(MAPS, json!({ "metadata": { "name": name, "finalizers": finalizers } })).await;
+        assert_eq!(made.code, 201, "{made:?}");
+        let path = format!("{MAPS}/{name}");
+        assert_eq!(server.send("DELETE", &path, &[JSON], &options.to_string()).await.code, 200);
+        assert_eq!(server.get(&path).await.json()["metadata"]["finalizers"], expected, "{name}");
+    }
 }

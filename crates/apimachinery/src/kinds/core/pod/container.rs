@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::resources::is_overcommitted;
 use crate::kinds::json_access::{at, entries, items, number, text};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
@@ -75,7 +76,7 @@ fn one(out: &mut FieldErrors, container: &Value, path: &str, init: bool, context
     ports(out, container, path, context.host_network);
     variables(out, container, path);
     mounts(out, container, path, context.volumes);
-    resources(out, container, path);
+    resources(out, container, path, resource_name);
     let plain_init = init && text(container, "/restartPolicy") != "Always";
     for kind in ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle"] {
         if plain_init && at(container, &format!("/{kind}")).is_some() {
@@ -291,12 +292,19 @@ fn port_reference(out: &mut FieldErrors, action: &Value, field: &str) {
     }
 }
 
-fn resources(out: &mut FieldErrors, container: &Value, path: &str) {
+/// Checks the requests and limits of a container or a pod. `check_name` checks the name of a
+/// resource.
+pub(super) fn resources(
+    out: &mut FieldErrors,
+    container: &Value,
+    path: &str,
+    check_name: impl Fn(&mut FieldErrors, &str, &str),
+) {
     let path = format!("{path}.resources");
     for list in ["limits", "requests"] {
         for (name, value) in entries(container, &format!("/resources/{list}")) {
             let field = format!("{path}.{list}[{name}]");
-            resource_name(out, name, &field);
+            check_name(out, name, &field);
             let Some(amount) = Quantity::read(value) else { continue };
             let shown = Value::from(amount.canonical());
             if amount.is_negative() {
@@ -309,7 +317,7 @@ fn resources(out: &mut FieldErrors, container: &Value, path: &str) {
     }
     for (name, value) in entries(container, "/resources/requests") {
         let limit = container["resources"]["limits"].get(name);
-        let overcommits = STANDARD_RESOURCES.contains(&name);
+        let overcommits = is_overcommitted(name);
         let Some(request) = Quantity::read(value) else { continue };
         match limit.and_then(Quantity::read) {
             Some(limit) => {
@@ -323,7 +331,7 @@ fn resources(out: &mut FieldErrors, container: &Value, path: &str) {
                     invalid(out, &format!("{path}.requests"), &shown, &detail);
                 }
             }
-            None if !overcommits && name.contains('/') => {
+            None if !overcommits => {
                 required(
                     out,
                     &format!("{path}.limits"),

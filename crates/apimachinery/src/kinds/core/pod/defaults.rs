@@ -1,12 +1,12 @@
 //! Defaults of pods and of pod templates in other kinds. Some apply to pods only.
 
-use std::collections::HashSet;
-
 use serde_json::{Value, json};
 
+use super::resources::{is_huge_pages, is_of_pods, is_overcommitted, of_containers};
 use crate::kinds::core::persistent_volume_claim::spec_defaults as claim_spec;
 use crate::kinds::core::volume_source::source;
 use crate::kinds::json_access::{Object, each, fill, fill_zero, object, object_if_present};
+use crate::kinds::resource_list::ResourceList;
 
 /// Sets the defaults of a pod: those of a template, and those of pods only.
 pub(super) fn pod(pod: &mut Object) {
@@ -15,6 +15,7 @@ pub(super) fn pod(pod: &mut Object) {
     for list in ["containers", "initContainers"] {
         each(spec, list).for_each(requests_from_limits);
     }
+    pod_level_limits(spec);
     pod_level_requests(spec);
     fill(spec, "enableServiceLinks", true);
     let on_host = spec.get("hostNetwork").and_then(Value::as_bool) == Some(true);
@@ -176,20 +177,50 @@ fn requests_from_limits(container: &mut Object) {
     }
 }
 
-/// Sets the requests at the level of the pod to its limits, for resources that none of its
-/// containers requests.
+/// Sets the limits of huge pages at the level of the pod to those of its containers together, if
+/// the pod has resources of its own (`defaultHugePagePodLimits`).
+fn pod_level_limits(spec: &mut Object) {
+    let has = |side: &str| pod_level(spec, side).is_some_and(|it| !it.is_empty());
+    if !has("requests") && !has("limits") {
+        return;
+    }
+    let limits = containers_together(spec, "limits");
+    let requested = |name: &str| pod_level(spec, "requests").is_some_and(|it| it.contains_key(name));
+    let limits = limits.filter(|name, _| is_huge_pages(name) && !requested(name));
+    fill_resources(spec, "limits", &limits);
+}
+
+/// Sets the requests at the level of the pod to those of its containers together or, for resources
+/// that none of them requests, to the limits of the pod (`defaultPodRequests`).
 fn pod_level_requests(spec: &mut Object) {
-    let requested: HashSet<String> = ["containers", "initContainers"]
-        .iter()
-        .filter_map(|list| spec.get(*list).and_then(Value::as_array))
-        .flatten()
-        .filter_map(|container| container.pointer("/resources/requests").and_then(Value::as_object))
-        .flat_map(|requests| requests.keys().cloned())
-        .collect();
-    let Some(resources) = object_if_present(spec, "resources") else { return };
-    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
-    for (name, limit) in limits.into_iter().filter(|(name, _)| !requested.contains(name)) {
-        object(resources, "requests").entry(name).or_insert(limit);
+    let Some(limits) = pod_level(spec, "limits").filter(|it| !it.is_empty()).cloned() else { return };
+    let requests = containers_together(spec, "requests");
+    let requests = requests.filter(|name, _| is_of_pods(name) && is_overcommitted(name));
+    fill_resources(spec, "requests", &requests);
+    let limits = ResourceList::at(&Value::Object(limits), "").filter(|name, _| is_of_pods(name));
+    fill_resources(spec, "requests", &limits);
+}
+
+/// Returns the requests or the limits at the level of the pod.
+fn pod_level<'a>(spec: &'a Object, side: &str) -> Option<&'a Object> {
+    spec.get("resources")?.get(side)?.as_object()
+}
+
+/// Returns the requests or the limits of all containers together.
+fn containers_together(spec: &Object, side: &str) -> ResourceList {
+    let list = |name: &str| spec.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let pointer = format!("/resources/{side}");
+    of_containers(list("containers"), list("initContainers"), |it| ResourceList::at(it, &pointer))
+}
+
+/// Sets the requests or the limits at the level of the pod that are not set.
+fn fill_resources(spec: &mut Object, side: &str, amounts: &ResourceList) {
+    if amounts.is_empty() {
+        return;
+    }
+    let set = object(object(spec, "resources"), side);
+    for (name, amount) in amounts.iter() {
+        set.entry(name).or_insert_with(|| amount.canonical().into());
     }
 }
 

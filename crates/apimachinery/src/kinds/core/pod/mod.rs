@@ -3,6 +3,7 @@
 //!
 //! The `mod` lines below are in layer order.
 
+pub(crate) mod resources;
 mod container;
 mod sysctl;
 pub(in crate::kinds) mod spec;

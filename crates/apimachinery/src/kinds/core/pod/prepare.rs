@@ -127,6 +127,7 @@ pub fn only_part(part: &str, new: &mut Value, old: &Value) {
                     }
                 }
             }
+            copy(&mut spec, &new["spec"], "resources");
         }
         _ => return,
     }
@@ -136,22 +137,25 @@ pub fn only_part(part: &str, new: &mut Value, old: &Value) {
     }
 }
 
-/// Returns the QoS class of a pod, computed from the requests and limits of its containers.
+/// Returns the QoS class of a pod, computed from its own requests and limits if it has any, and
+/// from those of its containers otherwise (`ComputePodQOS` in k8s.io/kubernetes v1.36.4
+/// pkg/apis/core/helper/qos/qos.go).
 pub(crate) fn qos_class(pod: &Value) -> &'static str {
+    let spec = at(pod, "/spec").filter(|it| at(it, "/resources").is_some());
     let containers = || items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
-    let amount = |container: &Value, list: &str, name: &str| {
+    let amount = |holder: &Value, list: &str, name: &str| {
         let pointer = format!("/resources/{list}/{name}");
-        at(container, &pointer).and_then(Quantity::read).filter(|amount| !amount.is_zero())
+        at(holder, &pointer).and_then(Quantity::read).filter(|amount| !amount.is_zero())
     };
     let mut any = false;
     let mut all = true;
-    for container in containers() {
+    for holder in spec.into_iter().chain(containers().filter(|_| spec.is_none())) {
         for name in ["cpu", "memory"] {
-            let limit = amount(container, "limits", name);
-            let request = amount(container, "requests", name);
+            let limit = amount(holder, "limits", name);
+            let request = amount(holder, "requests", name);
             any |= limit.is_some() || request.is_some();
-            let held = limit.is_some_and(|limit| request.is_none_or(|request| request.equals(limit)));
-            all &= held;
+            // A request of zero counts as none, so it is not the limit.
+            all &= limit.zip(request).is_some_and(|(limit, request)| request.equals(limit));
         }
     }
     match (any, all) {

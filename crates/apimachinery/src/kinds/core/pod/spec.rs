@@ -4,10 +4,12 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::container::{PodContext, containers};
+use super::container::{PodContext, containers, resources};
+use super::resources::{is_huge_pages, is_of_pods, of_containers};
 use super::sysctl::sysctls;
 use crate::kinds::json_access::{at, flag, items, number, text};
 use crate::kinds::names;
+use crate::kinds::resource_list::ResourceList;
 use crate::kinds::validate::check::{
     FieldErrors, address, duplicate, forbidden, invalid, invalid_string, one_of, required, unsupported,
 };
@@ -27,6 +29,7 @@ pub(super) fn spec(out: &mut FieldErrors, spec: &Value, field: &str) {
     containers(out, list, &format!("{field}.containers"), false, &pod_context, &mut seen);
     let init = items(spec, "/initContainers");
     containers(out, init, &format!("{field}.initContainers"), true, &pod_context, &mut seen);
+    pod_level_resources(out, spec, field);
     one_of(out, spec, "/restartPolicy", &format!("{field}.restartPolicy"), &["Always", "OnFailure", "Never"]);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     one_of(out, spec, "/dnsPolicy", &format!("{field}.dnsPolicy"), &policies);
@@ -53,6 +56,54 @@ pub(super) fn spec(out: &mut FieldErrors, spec: &Value, field: &str) {
     tolerations(out, spec, field);
     spread(out, spec, field);
     affinity(out, spec, field);
+}
+
+/// Checks the resources at the level of the pod: they are at least those of its containers
+/// together, and the limits at least those of each container (`validatePodResources` in
+/// k8s.io/kubernetes v1.36.4 pkg/apis/core/validation/validation.go).
+fn pod_level_resources(out: &mut FieldErrors, spec: &Value, field: &str) {
+    if at(spec, "/resources").is_none() {
+        return;
+    }
+    if at(spec, "/resources/claims").is_some() {
+        let detail = "claims may not be set for Resources at pod-level";
+        forbidden(out, &format!("{field}.resources.claims"), detail);
+    }
+    resources(out, spec, field, |out, name, field| match names::qualified(name) {
+        problems if !problems.is_empty() => invalid_string(out, field, name, problems),
+        _ if is_of_pods(name) => {}
+        _ if name.contains('/') || name == "ephemeral-storage" => {
+            unsupported(out, field, &name.into(), &["cpu", "hugepages-", "memory"]);
+        }
+        _ => invalid(out, field, &name.into(), "must be a standard resource type or fully qualified"),
+    });
+    let (containers, init) = (items(spec, "/containers"), items(spec, "/initContainers"));
+    for side in ["requests", "limits"] {
+        let pointer = format!("/resources/{side}");
+        let set = ResourceList::at(spec, &pointer);
+        let together = of_containers(containers, init, |it| ResourceList::at(it, &pointer));
+        // The limits of containers may be more than that of the pod, except for huge pages.
+        for (name, amount) in together.iter().filter(|(name, _)| side == "requests" || is_huge_pages(name)) {
+            if let Some(own) = set.get(name).filter(|own| amount.exceeds(*own)) {
+                let detail = format!(
+                    "must be greater than or equal to aggregate container {side} of {}",
+                    amount.canonical()
+                );
+                let field = format!("{field}.resources.{side}[{name}]");
+                invalid(out, &field, &own.canonical().into(), &detail);
+            }
+        }
+    }
+    let limits = ResourceList::at(spec, "/resources/limits");
+    for (index, container) in containers.iter().enumerate() {
+        for (name, amount) in ResourceList::at(container, "/resources/limits").iter() {
+            if let Some(own) = limits.get(name).filter(|own| amount.exceeds(*own)) {
+                let detail = format!("must be less than or equal to pod limits of {}", own.canonical());
+                let field = format!("{field}.resources.containers[{index}][{name}].limits");
+                invalid(out, &field, &amount.canonical().into(), &detail);
+            }
+        }
+    }
 }
 
 fn affinity(out: &mut FieldErrors, spec: &Value, field: &str) {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::prepare::qos_class;
 use super::spec::spec;
@@ -83,8 +83,8 @@ pub fn update_part(part: &str, new: &Value, old: &Value) -> FieldErrors {
     out
 }
 
-/// Validates a resized pod: its containers may have other amounts of cpu and memory than before, as
-/// long as its QoS class is the same.
+/// Validates a resized pod: it and its containers may have other amounts of cpu and memory than
+/// before, as long as its QoS class is the same.
 ///
 /// Mirrors `ValidatePodResize` in k8s.io/kubernetes v1.36.4 pkg/apis/core/validation/validation.go,
 /// without the check that the kubelet reports the resources of running containers.
@@ -97,6 +97,7 @@ fn resize(out: &mut FieldErrors, new: &Value, old: &Value) {
     if class != qos_class(new) {
         invalid(out, "spec", &class.into(), "Pod QOS Class may not change as a result of resizing");
     }
+    resize_pod_level(out, &new["spec"], &old["spec"]);
     if reordered(out, new, old) {
         return;
     }
@@ -107,8 +108,7 @@ fn resize(out: &mut FieldErrors, new: &Value, old: &Value) {
     for list in ["initContainers", "containers"] {
         for (index, (now, before)) in pairs(list) {
             for part in ["requests", "limits"] {
-                let kept = |(name, _): (&str, &Value)| now["resources"][part].get(name).is_some();
-                if !entries(before, &format!("/resources/{part}")).all(kept) {
+                if !keeps_names(now, before, part) {
                     let detail = format!("resource {part} cannot be removed");
                     forbidden(out, &format!("spec.{list}[{index}].resources.{part}"), &detail);
                 }
@@ -124,6 +124,35 @@ fn resize(out: &mut FieldErrors, new: &Value, old: &Value) {
             forbidden(out, &format!("spec.initContainers[{index}]"), detail);
         }
     }
+}
+
+/// Validates the resources of a resized pod at the level of the pod.
+fn resize_pod_level(out: &mut FieldErrors, new: &Value, old: &Value) {
+    if at(new, "/resources").is_none() {
+        let set = |part: &str| entries(old, &format!("/resources/{part}")).next().is_some();
+        if set("requests") || set("limits") {
+            forbidden(out, "spec.resources", "pod-level resources cannot be removed");
+        }
+        return;
+    }
+    for part in ["requests", "limits"] {
+        if !keeps_names(new, old, part) {
+            let detail = format!("pod-level resource {part} cannot be removed");
+            forbidden(out, &format!("spec.resources.{part}"), &detail);
+        }
+    }
+    let fixed = |spec: &Value| {
+        let fixed = fixed_parts(&json!({ "resources": spec["resources"] }));
+        at(&fixed, "/resources").filter(|it| **it != json!({})).cloned()
+    };
+    if fixed(new) != fixed(old) {
+        forbidden(out, "spec", "only cpu and memory resources are mutable at pod-level");
+    }
+}
+
+/// Returns true if the requests or the limits of a container or a pod have all names they had.
+fn keeps_names(new: &Value, old: &Value, part: &str) -> bool {
+    entries(old, &format!("/resources/{part}")).all(|(name, _)| new["resources"][part].get(name).is_some())
 }
 
 /// Reports containers that a resize adds, removes, renames or moves. Returns true if there are any.

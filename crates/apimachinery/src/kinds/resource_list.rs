@@ -53,11 +53,13 @@ impl ResourceList {
 
     /// Takes the larger quantity of each name.
     pub fn raise_to(&mut self, others: &Self) {
-        for (name, amount) in &others.0 {
-            let it = self.0.entry(name.clone()).or_insert(*amount);
-            if amount.exceeds(*it) {
-                *it = *amount;
-            }
+        others.iter().for_each(|(name, amount)| self.raise(name, amount));
+    }
+
+    /// Takes a quantity if it is larger than the one of that name.
+    pub fn raise(&mut self, name: &str, amount: Quantity) {
+        if self.get(name).is_none_or(|it| amount.exceeds(it)) {
+            self.set(name, amount);
         }
     }
 
