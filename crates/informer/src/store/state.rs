@@ -4,7 +4,6 @@
 //! A published state never changes; the writer edits a clone, which shares everything that stays
 //! the same.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
@@ -33,7 +32,7 @@ pub(super) struct State<T> {
     pub(super) index_panics: u64,
     /// The objects whose newest state could not be decoded, by key, with the version of that state.
     /// The version is unset if the list did not give one.
-    pub(super) unreadable: Arc<BTreeMap<ObjectKey, ResourceVersion>>,
+    pub(super) unreadable: Tree<ResourceVersion>,
 }
 
 /// An index and its entries.
@@ -113,15 +112,16 @@ impl<T: Object> State<T> {
 
     /// Records whether the newest state of an object could not be decoded (`Some`) or was decoded
     /// (`None`). Returns true if that changes anything.
-    pub(super) fn set_unreadable(&mut self, key: &ObjectKey, version: Option<ResourceVersion>) -> bool {
+    pub(super) fn set_unreadable(&mut self, key: &[u8], version: Option<ResourceVersion>) -> bool {
         match version {
             Some(version) => {
-                Arc::make_mut(&mut self.unreadable).insert(key.clone(), version);
-                true
+                let changes = self.unreadable.get(key) != Some(&version);
+                if changes {
+                    self.unreadable.insert(key, version);
+                }
+                changes
             }
-            None => {
-                self.unreadable.contains_key(key) && Arc::make_mut(&mut self.unreadable).remove(key).is_some()
-            }
+            None => self.unreadable.remove(key).is_some(),
         }
     }
 
@@ -170,7 +170,7 @@ impl<T> Default for State<T> {
             synced: false,
             closed: false,
             index_panics: 0,
-            unreadable: Arc::default(),
+            unreadable: Tree::default(),
         }
     }
 }
@@ -185,7 +185,7 @@ impl<T> Clone for State<T> {
             synced: self.synced,
             closed: self.closed,
             index_panics: self.index_panics,
-            unreadable: Arc::clone(&self.unreadable),
+            unreadable: self.unreadable.clone(),
         }
     }
 }
