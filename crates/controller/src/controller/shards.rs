@@ -5,8 +5,13 @@ use std::collections::HashSet;
 
 use tokio::sync::watch;
 
+use super::recent_keys::RecentKeys;
 use crate::reconciler::Key;
 use crate::sharding::ShardMember;
+
+/// The number of distinct keys of streams that are remembered at least. Some 10 MB of object keys;
+/// without a limit, a stream whose keys never repeat would fill the memory.
+const STREAMED_KEYS: usize = 100_000;
 
 /// A shard member, and the keys that it may still have to reconcile.
 pub(super) struct Shards<K> {
@@ -17,11 +22,15 @@ pub(super) struct Shards<K> {
     /// when ownership changes: the key of an object that was deleted meanwhile cannot be found in a
     /// cache.
     deferred: Mutex<HashSet<K>>,
+    /// The keys that streams yielded, whether or not this replica owns them. They are queued again
+    /// when ownership changes: a stream yields a key once, and no object of a cache may map to it.
+    streamed: Mutex<RecentKeys<K>>,
 }
 
 impl<K: Key> Shards<K> {
     pub(super) fn new(member: ShardMember, name: fn(&K) -> String) -> Self {
-        Self { member, name, deferred: Mutex::default() }
+        let streamed = Mutex::new(RecentKeys::new(STREAMED_KEYS));
+        Self { member, name, deferred: Mutex::default(), streamed }
     }
 
     /// Returns true if this replica reconciles the key now. A key without an agreed owner is
@@ -67,6 +76,22 @@ impl<K: Key> Shards<K> {
     /// Takes the deferred keys.
     pub(super) fn take_deferred(&self) -> HashSet<K> {
         std::mem::take(&mut *self.deferred.lock())
+    }
+
+    /// Remembers a key that a stream yielded. Must be called before the key is queued: a worker that
+    /// drops it relies on [`Self::streamed`] for a later change of ownership.
+    pub(super) fn remember(&self, key: &K) {
+        if self.streamed.lock().insert(key) {
+            tracing::warn!(
+                limit = STREAMED_KEYS,
+                "streams yielded many distinct keys; the oldest are not reconciled again after ownership changes"
+            );
+        }
+    }
+
+    /// Returns the keys that streams yielded.
+    pub(super) fn streamed(&self) -> Vec<K> {
+        self.streamed.lock().all()
     }
 
     fn defer(&self, key: &K) {

@@ -17,7 +17,7 @@ use crate::action::{Action, Failure};
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::{Concerns, Context, Key, Reconciler};
-use crate::source::{Cache, Source};
+use crate::source::{Cache, LOW_PRIORITY, Source};
 
 /// The state that the workers of one controller share.
 pub(super) struct ControllerInner<K: Key, R> {
@@ -49,9 +49,12 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
     /// Reconciles keys until the queue is shut down and empty.
     pub(super) async fn work(self: Arc<Self>) {
         while let Some(item) = self.queue.take().await {
-            if self.abandoned.load(Ordering::Relaxed)
-                || self.shards.as_ref().is_some_and(|it| !it.admits(&item))
-            {
+            if self.abandoned.load(Ordering::Relaxed) {
+                continue;
+            }
+            if self.shards.as_ref().is_some_and(|it| !it.admits(&item)) {
+                // The failures here say nothing about the next time that the key is ours.
+                self.queue.forget(&item);
                 continue;
             }
             let attempt = self.queue.requeues(&item);
@@ -81,6 +84,9 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
             let (Some(shards), Some(mut changes)) = (&self.shards, changes) else { return };
             while changes.changed().await.is_ok() {
                 self.queue.add_all(shards.take_deferred());
+                // As for the objects of a replay, nothing happened to these keys.
+                let options = AddOptions { priority: LOW_PRIORITY, ..AddOptions::default() };
+                shards.streamed().into_iter().for_each(|it| self.queue.add_with(it, options));
                 self.sources.iter().for_each(|it| it.replay(&self.queue));
             }
         }

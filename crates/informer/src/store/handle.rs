@@ -10,7 +10,7 @@ use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 use tokio::sync::Notify;
 
 use super::snapshot::Snapshot;
-use super::state::State;
+use super::state::{State, object_key};
 use crate::index::{Index, IndexError};
 
 /// A local cache of a collection that can be read from any task.
@@ -193,12 +193,12 @@ impl<T: Object> Store<T> {
     /// objects exist, and the store shows an older state of each of them, or none. Usually there
     /// are none.
     pub fn unreadable(&self) -> Vec<ObjectKey> {
-        self.cell.state.load().unreadable.keys().cloned().collect()
+        self.cell.state.load().unreadable.walk().map(|(key, _)| object_key(key)).collect()
     }
 
     /// Returns true if the newest state of the object with this key could not be decoded.
     pub fn is_unreadable(&self, key: &ObjectKey) -> bool {
-        self.cell.state.load().unreadable.contains_key(key)
+        self.cell.state.load().unreadable.get(key.as_str().as_bytes()).is_some()
     }
 
     /// Returns the number of times that an index function has panicked. Each time, one object is
@@ -287,7 +287,7 @@ impl<T: Object> Store<T> {
                 Some(order) => order.is_le(),
                 None => return Some(Err(WaitError::Incomparable)),
             };
-            let readable = || !state.unreadable.values().any(|it| it == version);
+            let readable = || !state.unreadable.walk().any(|(_, it)| it == version);
             reached.then(|| if readable() { Ok(()) } else { Err(WaitError::Unreadable) })
         })
         .await

@@ -2,7 +2,6 @@
 //! changes.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
@@ -10,7 +9,7 @@ use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 use super::handle::{StateCell, Store};
 use super::lookup::KeyRange;
 use super::relist::{Relist, Staged, is_same_object, is_same_state, usable_key};
-use super::state::{State, object_key};
+use super::state::State;
 use crate::change::{Change, Deleted};
 use crate::delta::Delta;
 
@@ -243,36 +242,30 @@ impl<T: Object> Edit<'_, T> {
 
     /// Marks only these objects of the range as unreadable.
     fn forget_unreadable(&mut self, now: &[(ObjectKey, ResourceVersion)]) {
-        let range = self.range;
-        let known = &self.state.unreadable;
-        let is_here = |key: &ObjectKey| range.has(key.as_str().as_bytes());
-        if now.is_empty() && !known.keys().any(is_here) {
-            return;
+        let known = self.state.unreadable.clone();
+        for (key, _) in known.walk_from(&self.range.from).take_while(|(key, _)| self.range.has(key)) {
+            self.state.set_unreadable(key, None);
         }
-        let mut next: BTreeMap<_, _> = known
-            .iter()
-            .filter(|(key, _)| !is_here(key))
-            .map(|(key, it)| (key.clone(), it.clone()))
-            .collect();
         for (key, version) in now {
-            let version = if version.is_unset() { known.get(key) } else { Some(version) };
-            next.insert(key.clone(), version.cloned().unwrap_or_default());
+            let key = key.as_str().as_bytes();
+            if self.range.has(key) {
+                let version = if version.is_unset() { known.get(key) } else { Some(version) };
+                self.state.set_unreadable(key, Some(version.cloned().unwrap_or_default()));
+            }
         }
-        self.state.unreadable = Arc::new(next);
     }
 
     /// Records that the newest state of an object could not be decoded.
     fn unreadable(&mut self, key: &ObjectKey, version: ResourceVersion) {
-        if self.range.has(key.as_str().as_bytes()) {
+        let key = key.as_str().as_bytes();
+        if self.range.has(key) {
             self.touched |= self.state.set_unreadable(key, Some(version));
         }
     }
 
     /// Records that the newest state of an object was decoded, or that the object is deleted.
     fn readable(&mut self, key: &[u8]) {
-        if !self.state.unreadable.is_empty() {
-            self.touched |= self.state.set_unreadable(&object_key(key), None);
-        }
+        self.touched |= self.state.set_unreadable(key, None);
     }
 
     fn applied(&mut self, object: T) {

@@ -96,3 +96,22 @@ fn after_a_rewind_equal_versions_prove_nothing_until_a_list_has_ended() {
     assert_eq!(applied(&mut writer, 0, list("3", [thing("a/x", "2")])), ["updated a/x@2"]);
     assert_eq!(applied(&mut writer, 0, list("3", [thing("a/x", "2")])), Vec::<String>::new());
 }
+
+#[test]
+fn a_list_marks_undecodable_objects_of_its_own_namespace_only() {
+    let mut writer = StoreWriter::of_namespaces(["a", "b"]);
+    let store = writer.store();
+    let end = |keys: &[&str]| {
+        let unreadable = keys.iter().map(|it| (it.parse().unwrap(), "2".into())).collect();
+        [Delta::Begin, Delta::End { version: "3".into(), unreadable }]
+    };
+    let unreadable = || store.unreadable().iter().map(ToString::to_string).collect::<Vec<_>>();
+    applied(&mut writer, 0, end(&["a/x", "b/stray"]));
+    assert_eq!(unreadable(), ["a/x"], "nothing would ever unmark an object of another namespace");
+    applied(&mut writer, 1, end(&["b/y", "b/z"]));
+    assert_eq!(unreadable(), ["a/x", "b/y", "b/z"]);
+    applied(&mut writer, 0, end(&["a/w"]));
+    assert_eq!(unreadable(), ["a/w", "b/y", "b/z"]);
+    applied(&mut writer, 1, end(&[]));
+    assert_eq!(unreadable(), ["a/w"]);
+}
