@@ -8,6 +8,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::member_lease::MemberLease;
 use super::member_state::MemberState;
+use super::ownership::KeyOwner;
 
 /// One of several replicas that shard keys. Clones refer to the same member.
 ///
@@ -75,6 +76,13 @@ impl ShardMember {
     /// longer than a moment.
     pub fn owns(&self, key: &str) -> bool {
         self.shared.owns(key)
+    }
+
+    /// Returns the owner of the key right now. Separate calls of [`Self::owns`] and
+    /// [`Self::is_settled`] may see different states.
+    pub(crate) fn owner(&self, key: &str) -> KeyOwner {
+        let now = self.shared.clock.now();
+        self.shared.lock().owner(&self.shared.me, key, now)
     }
 
     /// Runs the work on a key for as long as we own it. Returns `None` if we do not, or no longer
