@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::recent_keys::RecentKeys;
 use crate::reconciler::Key;
-use crate::sharding::ShardMember;
+use crate::sharding::{KeyOwner, ShardMember};
 
 /// The number of distinct keys of streams that are remembered at least. Some 10 MB of object keys;
 /// without a limit, a stream whose keys never repeat would fill the memory.
@@ -36,21 +36,18 @@ impl<K: Key> Shards<K> {
     /// Returns true if this replica reconciles the key now. A key without an agreed owner is
     /// deferred until there is one.
     pub(super) fn admits(&self, key: &K) -> bool {
-        // Read first: if the view is settled and the key belongs to another member afterwards, then
-        // that member reconciles it.
-        let settled = self.member.is_settled();
         let name = (self.name)(key);
-        if self.member.owns(&name) {
-            return true;
+        match self.member.owner(&name) {
+            KeyOwner::Us => true,
+            // That member reconciles it.
+            KeyOwner::Another => false,
+            KeyOwner::Unknown => {
+                self.defer(key);
+                // The key may have become ours before it was deferred, and then nothing would take
+                // it out again.
+                self.member.owns(&name)
+            }
         }
-        // After a lease that lapsed between the two reads, no member owns the key.
-        if settled && self.member.is_settled() {
-            return self.member.owns(&name);
-        }
-        self.defer(key);
-        // The key may have become ours before it was deferred, and then nothing would take it out
-        // again.
-        self.member.owns(&name)
     }
 
     /// Runs the work on a key while this replica owns it. Returns `None` if the replica lost the
@@ -96,5 +93,30 @@ impl<K: Key> Shards<K> {
 
     fn defer(&self, key: &K) {
         self.deferred.lock().insert(key.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::leader::clock::Clock;
+    use crate::sharding::manual;
+
+    /// The lease lapses between two readings of the clock, at each place where that is possible.
+    #[tokio::test(start_paused = true)]
+    async fn a_key_whose_lease_lapses_while_its_owner_is_looked_up_is_reconciled_or_deferred() {
+        for readings in 0..8 {
+            let mut clock = Clock::new();
+            clock.skew.per_reading = Duration::from_secs(1);
+            let member = manual::member(clock.clone());
+            let until = clock.now() + Duration::from_secs(2 + readings);
+            member.renew_until(until);
+            let shards = Shards::new(member, |it: &&'static str| (*it).to_owned());
+            let admitted = shards.admits(&"a");
+            let deferred = shards.take_deferred();
+            assert!(admitted || deferred.contains("a"), "the key is lost: {readings}");
+        }
     }
 }

@@ -36,8 +36,12 @@ mod builder;
 mod shard_work;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+pub(crate) mod manual;
 
 pub use builder::ShardMemberBuilder;
 pub use member::ShardMember;
 pub use seat::MemberSeats;
 pub use selector::{ShardField, ShardSelector};
+
+pub(crate) use ownership::KeyOwner;

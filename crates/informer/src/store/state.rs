@@ -21,9 +21,11 @@ pub(super) struct State<T> {
     pub(super) indexes: Vec<Indexed<T>>,
     /// Unset until the initial list is complete.
     pub(super) version: ResourceVersion,
-    /// The version of each namespace, with the prefix of its keys, if several namespaces are
-    /// written separately. Empty if all keys are written together.
-    pub(super) parts: Arc<[(KeyBuffer, ResourceVersion)]>,
+    /// The number of rewinds before the lists that are shown, over all partitions.
+    pub(super) rewinds: u64,
+    /// The progress of each namespace, if several namespaces are written separately. Empty if all
+    /// keys are written together.
+    pub(super) parts: Arc<[Part]>,
     /// Set once an initial list was complete.
     pub(super) synced: bool,
     /// Set when the writer was dropped.
@@ -33,6 +35,16 @@ pub(super) struct State<T> {
     /// The objects whose newest state could not be decoded, by key, with the version of that state.
     /// The version is unset if the list did not give one.
     pub(super) unreadable: Tree<ResourceVersion>,
+}
+
+/// The progress of a namespace that is written separately.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// The prefix of its keys.
+    pub(super) prefix: KeyBuffer,
+    pub(super) version: ResourceVersion,
+    /// The number of rewinds before the list that is shown.
+    pub(super) rewinds: u64,
 }
 
 /// An index and its entries.
@@ -166,6 +178,7 @@ impl<T> Default for State<T> {
             objects: Tree::default(),
             indexes: Vec::new(),
             version: ResourceVersion::UNSET,
+            rewinds: 0,
             parts: Arc::default(),
             synced: false,
             closed: false,
@@ -181,6 +194,7 @@ impl<T> Clone for State<T> {
             objects: self.objects.clone(),
             indexes: self.indexes.clone(),
             version: self.version.clone(),
+            rewinds: self.rewinds,
             parts: Arc::clone(&self.parts),
             synced: self.synced,
             closed: self.closed,

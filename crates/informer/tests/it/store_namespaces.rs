@@ -115,3 +115,30 @@ fn a_list_marks_undecodable_objects_of_its_own_namespace_only() {
     applied(&mut writer, 1, end(&[]));
     assert_eq!(unreadable(), ["a/w"]);
 }
+
+#[test]
+fn the_progress_of_a_namespace_that_was_rewound_is_unusable_until_its_list_has_ended() {
+    let mut writer = StoreWriter::of_namespaces(["a", "b"]);
+    let store = writer.store();
+    for part in 0..2 {
+        applied(&mut writer, part, list("9", []));
+    }
+    let key = |text: &str| text.parse::<ObjectKey>().unwrap();
+    let progress = |of: Option<&str>| {
+        let progress = store.progress(of.map(key).as_ref()).expect("the namespace is covered");
+        (progress.version.as_str().to_owned(), progress.rewinds, progress.is_rewound)
+    };
+    let shown = |version: &str, rewinds, is_rewound| (version.to_owned(), rewinds, is_rewound);
+    assert_eq!(store.progress(Some(&key("c/x"))), None);
+
+    applied(&mut writer, 0, [Delta::Rewound]);
+    assert_eq!(progress(Some("a/x")), shown("9", 1, true));
+    assert_eq!(progress(Some("b/x")), shown("9", 0, false), "the other namespace has not noticed it yet");
+    assert_eq!(progress(None), shown("9", 1, true));
+    // A list that is not finished changes nothing.
+    applied(&mut writer, 0, [Delta::Begin, Delta::Item(thing("a/x", "3")), Delta::Abort]);
+    assert_eq!(progress(Some("a/x")), shown("9", 1, true));
+    applied(&mut writer, 0, list("4", [thing("a/x", "3")]));
+    assert_eq!(progress(Some("a/x")), shown("4", 1, false));
+    assert_eq!(progress(None), shown("4", 1, false));
+}
