@@ -140,7 +140,7 @@ impl ApiError {
 
     /// Creates a 500 for an internal failure, with the message and the cause that kube-apiserver
     /// gives it (`NewInternalError` of k8s.io/apimachinery v0.36.4 pkg/api/errors/errors.go).
-    pub(crate) fn internal_failure(why: &str) -> Self {
+    pub fn internal_failure(why: &str) -> Self {
         Self::internal(format!("Internal error occurred: {why}")).cause("", why, "")
     }
 
