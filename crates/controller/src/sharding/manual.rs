@@ -7,12 +7,12 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 
 use super::view::View;
-use super::{MemberSeats, ShardMember};
+use super::{MemberLeaseStore, ShardMember};
 use crate::leader::clock::Clock;
 
 struct NoSeats;
 
-impl MemberSeats for NoSeats {
+impl MemberLeaseStore for NoSeats {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>> {
         unreachable!("the member does not run")
     }

@@ -19,7 +19,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::{MemberSeats, ShardMember};
+use super::{MemberLeaseStore, ShardMember};
 use crate::leader::clock::{Clock, Skew};
 
 const SCHEDULES: u64 = 300;
@@ -130,7 +130,7 @@ impl Connection {
     }
 }
 
-impl MemberSeats for Connection {
+impl MemberLeaseStore for Connection {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>> {
         Box::pin(self.request(Request::List))
     }

@@ -184,7 +184,7 @@ fn work(running: &Running, desk: &Arc<Desk>, who: &'static str, client: &Client)
     let (member, desk, client) = (running.member.clone(), Arc::clone(desk), client.clone());
     tokio::spawn(async move {
         let part = |part| desk.work_on(part, who, client.clone());
-        member.work_on_parts(ShardField::Uid, 8, part).await;
+        member.work_on_shards(ShardField::Uid, 8, part).await;
     })
 }
 
