@@ -211,8 +211,8 @@ async fn a_slow_reader_gets_every_change() {
     let maps = Api::<ConfigMap>::namespaced(client, "default");
     for at in 1..=CHANGES {
         let data = json!({ "at": at.to_string(), "padding": "x".repeat(200) });
-        let patch = Patch::Merge(json!({ "data": data }));
-        maps.patch("second", &PatchParams::default(), &patch).await.expect("patched");
+        let patch = json!({ "data": data });
+        maps.patch("second", &PatchParams::default(), Patch::Merge(&patch)).await.expect("patched");
     }
     for at in 1..=CHANGES {
         let line = json.json().await;
