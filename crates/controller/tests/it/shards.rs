@@ -259,7 +259,7 @@ impl Replica {
         };
         let informer = SharedInformer::new(cluster.maps.clone());
         let keys: Vec<_> = streamed.iter().map(|it| ObjectKey::namespaced("default", it)).collect();
-        let controller = Controller::of(&informer).also_on(futures_util::stream::iter(keys));
+        let controller = Controller::of(&informer).reconcile_on(futures_util::stream::iter(keys));
         let controller = controller.sharded(&member).build(reconcile);
         let (stop, stopped) = oneshot::channel::<()>();
         let running = member.clone();
