@@ -571,3 +571,75 @@ async fn dependents_of_custom_objects_are_deleted_with_the_definition() {
     it.advance(Duration::from_secs(100)).await;
     assert!(it.get(MAPS, "default/early").is_some());
 }
+
+const INGRESSES: (&str, &str) = ("networking.k8s.io/v1", "Ingress");
+
+/// Returns a definition with the group and the plural of a built-in resource.
+fn overlapping(group: &str, plural: &str, kind: &str, versions: &[&str]) -> Value {
+    let schema =
+        json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    let versions: Vec<_> = versions
+        .iter()
+        .enumerate()
+        .map(|(at, name)| json!({ "name": name, "served": true, "storage": at == 0, "schema": schema }))
+        .collect();
+    json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.{group}"),
+            "annotations": { "api-approved.kubernetes.io": "unapproved, a test" } },
+        "spec": { "group": group, "scope": "Namespaced", "names": { "plural": plural, "kind": kind },
+            "versions": versions } })
+}
+
+/// Regression test: the custom resource got the collection of the built-in one, which was emptied
+/// when the definition was created, and again when it was deleted.
+#[tokio::test(start_paused = true)]
+async fn a_definition_with_the_names_of_a_built_in_resource_leaves_its_objects_alone() {
+    let it = start().await;
+    let backend = json!({ "service": { "name": "s", "port": { "number": 80 } } });
+    it.add(json!({ "apiVersion": INGRESSES.0, "kind": INGRESSES.1, "metadata": { "name": "a", "namespace": "default" },
+        "spec": { "defaultBackend": backend } }))
+        .await;
+    let names = "ingresses.networking.k8s.io";
+    it.add(overlapping("networking.k8s.io", "ingresses", "Ingress", &["v1", "v2"])).await;
+    assert_eq!(condition(&it.get(DEFINITIONS, names).unwrap(), "Established")["status"], "True");
+    assert!(it.get(INGRESSES, "default/a").is_some(), "the object stays");
+    assert!(!it.kind(INGRESSES.0, INGRESSES.1).def.custom, "the built-in resource has precedence");
+    let catalog = it.cluster.catalog();
+    let listed =
+        catalog.served().resources().iter().filter(|it| it.plural == "ingresses" && it.version == "v1");
+    assert_eq!(listed.count(), 1);
+    // Another version of the group is served by the definition, with objects of its own.
+    let custom = ("networking.k8s.io/v2", "Ingress");
+    assert!(it.all(custom).is_empty());
+    let object = |name: &str| json!({ "apiVersion": custom.0, "kind": custom.1, "metadata": { "name": name, "namespace": "default" } });
+    it.add(object("a")).await;
+    it.add(finalized(object("held"))).await;
+    assert_eq!((it.all(INGRESSES).len(), it.all(custom).len()), (1, 2));
+    it.delete(DEFINITIONS, names, None).await;
+    it.until_gone(custom, "default/a").await;
+    it.advance(Duration::from_secs(60)).await;
+    assert!(it.get(custom, "default/held").is_some(), "it waits for its finalizer");
+    it.change(custom, "default/held", "", release).await;
+    it.until_gone(DEFINITIONS, names).await;
+    assert!(it.get(INGRESSES, "default/a").is_some(), "the object stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_named_like_the_resource_of_definitions_leaves_definitions_alone() {
+    let it = start().await;
+    it.add(definition("widgets", "Widget")).await;
+    it.add(widget("default", "w")).await;
+    let names = "customresourcedefinitions.apiextensions.k8s.io";
+    it.add(overlapping(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        &["v1", "v2"],
+    ))
+    .await;
+    assert_eq!(it.all(DEFINITIONS).len(), 2);
+    it.delete(DEFINITIONS, names, None).await;
+    it.until_gone(DEFINITIONS, names).await;
+    assert!(it.get(DEFINITIONS, "widgets.example.com").is_some());
+    assert!(it.get(WIDGETS, "default/w").is_some());
+}
