@@ -71,6 +71,15 @@ impl DeleteOptions {
     }
 }
 
+/// The part of admission webhooks in a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// They review the deletion, as that of a client.
+    Review,
+    /// They are not called.
+    Skip,
+}
+
 /// The outcome of a deletion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -124,6 +133,20 @@ impl Cluster {
         options: &DeleteOptions,
         writer: &Writer,
     ) -> Result<Deleted, ApiError> {
+        self.delete_as(place, options, writer, Admission::Review).await
+    }
+
+    /// Deletes an object like [`Self::delete`], with or without admission webhooks.
+    ///
+    /// # Errors
+    /// Those of [`Self::delete`].
+    pub(crate) async fn delete_as(
+        &self,
+        place: &ObjectRef<'_>,
+        options: &DeleteOptions,
+        writer: &Writer,
+        admission: Admission,
+    ) -> Result<Deleted, ApiError> {
         Self::refuse_protected(place)?;
         let kind = place.kind;
         let warnings: Vec<String> =
@@ -133,7 +156,7 @@ impl Cluster {
             check_preconditions(place, options, &current)?;
             let mut warnings = warnings.clone();
             // For an eviction, the webhooks have been called with the Eviction.
-            if self.has_webhooks() && place.part != "eviction" {
+            if admission == Admission::Review && self.has_webhooks() && place.part != "eviction" {
                 let old = self.show(kind, &current).await?;
                 let asked = AdmissionAttributes::delete(place, &old, writer, options.to_value());
                 warnings.extend(self.mutate(&asked, &mut None).await?);

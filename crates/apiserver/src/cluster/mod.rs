@@ -46,6 +46,7 @@ mod bootstrap;
 
 pub(crate) use bootstrap::own_service;
 pub use decode::{Body, FieldValidation, decode, decode_as};
+pub(crate) use delete::Admission;
 pub use delete::{DeleteOptions, Deleted, Propagation, warning_of_deleting};
 pub use patch::PatchBody;
 pub use place::{ObjectRef, ResponseObject, WriteOutcome, Writer};

@@ -13,7 +13,7 @@ use super::finalizers;
 use super::purge::{Remaining, purge};
 use super::reconcile::{Next, Reconciler};
 use crate::ApiError;
-use crate::cluster::{Cluster, ObjectRef, Writer};
+use crate::cluster::{Admission, Cluster, ObjectRef, Writer};
 use crate::custom::definition::CLEANUP;
 use crate::custom::names;
 use crate::kinds::json_access::{at, items, text};
@@ -103,7 +103,10 @@ async fn delete_objects(
     let Some(defined) = catalog.definitions().find(|it| it.uid() == uid) else { return Ok(Next::touch()) };
     let custom = |it: &str| catalog.kind(group, it, plural).filter(|it| it.def.custom);
     let left = match served.find_map(custom) {
-        Some(kind) => purge(cluster, &kind, None, writer).await?,
+        // Without webhooks, as in k8s.io/apiextensions-apiserver v0.36.4
+        // pkg/controller/finalizer/crd_finalizer.go: one that does not respond would keep the
+        // definition for ever.
+        Some(kind) => purge(cluster, &kind, None, writer, Admission::Skip).await?,
         None if defined.has_begun() => remove_unserved(cluster, &defined.collection).await,
         // The collection of a definition that was never established belongs to another one.
         None => Remaining::default(),

@@ -643,3 +643,23 @@ async fn a_definition_named_like_the_resource_of_definitions_leaves_definitions_
     assert!(it.get(DEFINITIONS, "widgets.example.com").is_some());
     assert!(it.get(WIDGETS, "default/w").is_some());
 }
+
+/// Regression test: the objects of a definition were deleted by requests that webhooks review. In
+/// k8s.io/apiextensions-apiserver v0.36.4 pkg/controller/finalizer/crd_finalizer.go the storage
+/// deletes them.
+#[tokio::test(start_paused = true)]
+async fn a_definition_is_deleted_although_the_webhook_of_its_objects_does_not_respond() {
+    let it = start().await;
+    it.add(definition("widgets", "Widget")).await;
+    it.add(widget("default", "w")).await;
+    for sort in ["Validating", "Mutating"] {
+        it.add(json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("{sort}WebhookConfiguration"),
+            "metadata": { "name": "c" }, "webhooks": [{ "name": "h.example.com", "admissionReviewVersions": ["v1"],
+                "sideEffects": "None", "clientConfig": { "url": "https://127.0.0.1:1/" },
+                "rules": [{ "operations": ["DELETE"], "apiGroups": ["example.com"], "apiVersions": ["*"],
+                    "resources": ["widgets"] }] }] }))
+            .await;
+    }
+    it.delete(DEFINITIONS, "widgets.example.com", None).await;
+    it.until_gone(DEFINITIONS, "widgets.example.com").await;
+}
