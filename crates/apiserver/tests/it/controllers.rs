@@ -663,3 +663,51 @@ async fn a_definition_is_deleted_although_the_webhook_of_its_objects_does_not_re
     it.delete(DEFINITIONS, "widgets.example.com", None).await;
     it.until_gone(DEFINITIONS, "widgets.example.com").await;
 }
+
+/// Adds an object of a custom kind with an owner, and stops serving the kind.
+async fn unserved_dependent(it: &TestCluster, owner: Value) {
+    it.add(definition("widgets", "Widget")).await;
+    let mut dependent = widget("default", "w");
+    dependent["metadata"]["ownerReferences"] = json!([owner]);
+    it.add(dependent).await;
+    it.advance(Duration::from_secs(1)).await;
+    serve_widgets(it, false).await;
+}
+
+async fn serve_widgets(it: &TestCluster, served: bool) {
+    let serve = |it: &mut Value| it["spec"]["versions"][0]["served"] = served.into();
+    it.change(DEFINITIONS, "widgets.example.com", "", serve).await;
+    it.advance(Duration::from_secs(1)).await;
+}
+
+/// Regression test: the finalizer of the owner was removed while the dependent could not be
+/// changed. When its kind was served again, it had an owner that did not exist, and was deleted.
+#[tokio::test(start_paused = true)]
+async fn an_owner_waits_until_dependents_of_a_kind_that_is_not_served_can_be_orphaned() {
+    let it = start().await;
+    let a = it.add(map("default", "a", &[])).await;
+    unserved_dependent(&it, owner(&a, false)).await;
+    it.delete(MAPS, "default/a", Some(Propagation::Orphan)).await;
+    it.advance(Duration::from_secs(60)).await;
+    let waiting = it.get(MAPS, "default/a").expect("its dependent still refers to it");
+    assert_eq!(waiting["metadata"]["finalizers"], json!(["orphan"]));
+    serve_widgets(&it, true).await;
+    it.until_gone(MAPS, "default/a").await;
+    it.advance(Duration::from_secs(60)).await;
+    let kept = it.get(WIDGETS, "default/w").expect("it was orphaned");
+    assert!(kept["metadata"].get("ownerReferences").is_none(), "{kept:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_does_not_wait_for_dependents_whose_definition_was_deleted() {
+    for propagation in [Propagation::Orphan, Propagation::Foreground] {
+        let it = start().await;
+        let a = it.add(map("default", "a", &[])).await;
+        unserved_dependent(&it, owner(&a, true)).await;
+        it.delete(MAPS, "default/a", Some(propagation)).await;
+        it.advance(Duration::from_secs(60)).await;
+        assert!(it.get(MAPS, "default/a").is_some(), "{propagation:?}: it waits for its dependent");
+        it.delete(DEFINITIONS, "widgets.example.com", None).await;
+        it.until_gone(MAPS, "default/a").await;
+    }
+}
