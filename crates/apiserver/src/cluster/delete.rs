@@ -149,10 +149,20 @@ impl Cluster {
     ) -> Result<Deleted, ApiError> {
         Self::refuse_protected(place)?;
         let kind = place.kind;
+        // The state that this deletion has stored before it removes the object.
+        let mut own: Option<Arc<Encoded>> = None;
         let warnings: Vec<String> =
             warning_of_deleting(kind, options).map(str::to_owned).into_iter().collect();
         for _ in 0..ATTEMPTS {
-            let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
+            let current = self.get(kind, &place.key()?);
+            // Another request was faster to remove the object, as the kubelet often is. That is no
+            // error: `ignoreNotFound` in k8s.io/apiserver v0.36.4
+            // pkg/registry/generic/registry/store.go.
+            if let Some(own) = own.take_if(|it| current.as_ref().is_none_or(|now| now.uid() != it.uid())) {
+                let shown = ResponseObject::Stored(Arc::clone(&own));
+                return Ok(self.gone(kind, &own, shown, &warnings));
+            }
+            let current = current.ok_or_else(|| kind.not_found(place.name))?;
             check_preconditions(place, options, &current)?;
             let mut warnings = warnings.clone();
             // For an eviction, the webhooks have been called with the Eviction.
@@ -181,6 +191,7 @@ impl Cluster {
                 }
                 DeletionStep::Mark { object, then_remove } => {
                     let Some(marked) = self.mark(kind, &current, object).await? else { continue };
+                    own = then_remove.then(|| Arc::clone(&marked));
                     (marked, then_remove)
                 }
             };
