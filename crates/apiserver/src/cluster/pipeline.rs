@@ -7,6 +7,7 @@ use dogwatch_core::ObjectKey;
 use serde_json::{Map, Value, json};
 
 use super::addresses::Addresses;
+use super::decode::check_custom_kind;
 use super::{Cluster, ObjectRef, User, Writer};
 use crate::ApiError;
 use crate::FieldErrors;
@@ -92,6 +93,8 @@ impl Cluster {
         let name = text(object, "/metadata/name").to_owned();
         let problems = match kind.custom_version() {
             Some(version) => {
+                // A webhook may have changed the type.
+                check_custom_kind(object, &kind.def.kind, &kind.def.api_version())?;
                 custom::object::prepare_create(object, version);
                 let rule = kind.traits.name;
                 let mut problems = validate::metadata::common(rule, kind.def.namespaced, object);
@@ -143,6 +146,10 @@ impl Cluster {
     ) -> Result<(), ApiError> {
         let kind = place.kind;
         keep_system_fields(old, new);
+        if kind.custom_version().is_some() {
+            // A webhook may have changed the type.
+            check_custom_kind(new, &kind.def.kind, &kind.def.api_version())?;
+        }
         let problems = match (kind.custom_version(), place.part) {
             (Some(version), "status") => {
                 custom::object::prepare_status(new, old);
