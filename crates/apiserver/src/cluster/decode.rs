@@ -361,7 +361,7 @@ pub(super) fn check_custom_kind(object: &Value, kind: &str, api_version: &str) -
     let says = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let said = says("kind");
     let wrong =
-        [("apiVersion", api_version), ("kind", kind)].into_iter().filter(|(key, it)| says(key) != *it);
+        [("kind", kind), ("apiVersion", api_version)].into_iter().filter(|(key, it)| says(key) != *it);
     let problem = |(key, wanted): (&str, &str)| {
         let (value, detail) = (format!("{:?}", says(key)), format!("must be {wanted}"));
         FieldError::with_value(key, FieldErrorKind::Invalid, value, &detail)

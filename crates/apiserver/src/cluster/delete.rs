@@ -71,6 +71,15 @@ impl DeleteOptions {
     }
 }
 
+/// The part of admission webhooks in a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// They review the deletion, as that of a client.
+    Review,
+    /// They are not called.
+    Skip,
+}
+
 /// The outcome of a deletion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -124,16 +133,40 @@ impl Cluster {
         options: &DeleteOptions,
         writer: &Writer,
     ) -> Result<Deleted, ApiError> {
+        self.delete_as(place, options, writer, Admission::Review).await
+    }
+
+    /// Deletes an object like [`Self::delete`], with or without admission webhooks.
+    ///
+    /// # Errors
+    /// Those of [`Self::delete`].
+    pub(crate) async fn delete_as(
+        &self,
+        place: &ObjectRef<'_>,
+        options: &DeleteOptions,
+        writer: &Writer,
+        admission: Admission,
+    ) -> Result<Deleted, ApiError> {
         Self::refuse_protected(place)?;
         let kind = place.kind;
+        // The state that this deletion has stored before it removes the object.
+        let mut own: Option<Arc<Encoded>> = None;
         let warnings: Vec<String> =
             warning_of_deleting(kind, options).map(str::to_owned).into_iter().collect();
         for _ in 0..ATTEMPTS {
-            let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
+            let current = self.get(kind, &place.key()?);
+            // Another request was faster to remove the object, as the kubelet often is. That is no
+            // error: `ignoreNotFound` in k8s.io/apiserver v0.36.4
+            // pkg/registry/generic/registry/store.go.
+            if let Some(own) = own.take_if(|it| current.as_ref().is_none_or(|now| now.uid() != it.uid())) {
+                let shown = ResponseObject::Stored(Arc::clone(&own));
+                return Ok(self.gone(kind, &own, shown, &warnings));
+            }
+            let current = current.ok_or_else(|| kind.not_found(place.name))?;
             check_preconditions(place, options, &current)?;
             let mut warnings = warnings.clone();
             // For an eviction, the webhooks have been called with the Eviction.
-            if self.has_webhooks() && place.part != "eviction" {
+            if admission == Admission::Review && self.has_webhooks() && place.part != "eviction" {
                 let old = self.show(kind, &current).await?;
                 let asked = AdmissionAttributes::delete(place, &old, writer, options.to_value());
                 warnings.extend(self.mutate(&asked, &mut None).await?);
@@ -158,6 +191,7 @@ impl Cluster {
                 }
                 DeletionStep::Mark { object, then_remove } => {
                     let Some(marked) = self.mark(kind, &current, object).await? else { continue };
+                    own = then_remove.then(|| Arc::clone(&marked));
                     (marked, then_remove)
                 }
             };

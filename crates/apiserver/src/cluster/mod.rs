@@ -46,7 +46,7 @@ mod bootstrap;
 
 pub(crate) use bootstrap::own_service;
 pub(crate) use decode::{Body, FieldValidation, decode, decode_as};
-pub(crate) use delete::{DeleteOptions, Deleted, Propagation, warning_of_deleting};
+pub(crate) use delete::{Admission, DeleteOptions, Deleted, Propagation, warning_of_deleting};
 pub(crate) use patch::PatchBody;
 pub(crate) use place::{ObjectRef, ResponseObject, WriteOutcome, Writer};
 pub(crate) use source::Source;

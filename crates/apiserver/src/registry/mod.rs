@@ -16,7 +16,6 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 pub(crate) use catalog::Catalog;
-pub(crate) use kind::collection_name;
 pub(crate) use kind::{Family, Kind, Unconverted};
 
 use crate::store::{CollectionName, Encoded};

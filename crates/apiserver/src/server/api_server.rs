@@ -14,7 +14,6 @@ use crate::cluster::{Cluster, User};
 use crate::faults::FaultInjector;
 use crate::http::Service;
 use crate::log::{RequestLog, Requests};
-use crate::registry::collection_name;
 use crate::serving::{Certificates, Connector, InProcess, Serving};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -141,13 +140,14 @@ impl ApiServer {
         self.cluster().store().revision()
     }
 
-    /// Returns the objects of a resource at a version as they are stored, in the order of their
-    /// keys, without a request. Returns `None` if the history of that version is gone, or if the version is in the
-    /// future.
-    pub fn objects_at(&self, group: &str, plural: &str, version: u64) -> Option<Vec<Value>> {
-        let collection = collection_name(group, plural);
-        self.cluster().store().read(&collection, |history, _| {
-            let objects = history.list_at(version, None).ok()?;
+    /// Returns the objects of a resource at a resource version, as they are stored and in the order
+    /// of their keys, without a request. `api_version` is one in which the resource is served, for
+    /// example `apps/v1`. Returns `None` if it is not served, or if that version is no longer kept.
+    pub fn objects_at(&self, api_version: &str, plural: &str, revision: u64) -> Option<Vec<Value>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = self.cluster().catalog().kind(group, version, plural)?;
+        self.cluster().store().read(&kind.collection, |history, _| {
+            let objects = history.list_at(revision, None).ok()?;
             Some(objects.map(|it| it.to_value()).collect())
         })
     }

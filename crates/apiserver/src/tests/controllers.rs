@@ -568,3 +568,143 @@ async fn dependents_of_custom_objects_are_deleted_with_the_definition() {
     it.advance(Duration::from_secs(100)).await;
     assert!(it.get(MAPS, "default/early").is_some());
 }
+
+const INGRESSES: (&str, &str) = ("networking.k8s.io/v1", "Ingress");
+
+/// Returns a definition with the group and the plural of a built-in resource.
+fn overlapping(group: &str, plural: &str, kind: &str, versions: &[&str]) -> Value {
+    let schema =
+        json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    let versions: Vec<_> = versions
+        .iter()
+        .enumerate()
+        .map(|(at, name)| json!({ "name": name, "served": true, "storage": at == 0, "schema": schema }))
+        .collect();
+    json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.{group}"),
+            "annotations": { "api-approved.kubernetes.io": "unapproved, a test" } },
+        "spec": { "group": group, "scope": "Namespaced", "names": { "plural": plural, "kind": kind },
+            "versions": versions } })
+}
+
+/// Regression test: the custom resource got the collection of the built-in one, which was emptied
+/// when the definition was created, and again when it was deleted.
+#[tokio::test(start_paused = true)]
+async fn a_definition_with_the_names_of_a_built_in_resource_leaves_its_objects_alone() {
+    let it = start().await;
+    let backend = json!({ "service": { "name": "s", "port": { "number": 80 } } });
+    it.add(json!({ "apiVersion": INGRESSES.0, "kind": INGRESSES.1, "metadata": { "name": "a", "namespace": "default" },
+        "spec": { "defaultBackend": backend } }))
+        .await;
+    let names = "ingresses.networking.k8s.io";
+    it.add(overlapping("networking.k8s.io", "ingresses", "Ingress", &["v1", "v2"])).await;
+    assert_eq!(condition(&it.get(DEFINITIONS, names).unwrap(), "Established")["status"], "True");
+    assert!(it.get(INGRESSES, "default/a").is_some(), "the object stays");
+    assert!(!it.kind(INGRESSES.0, INGRESSES.1).def.custom, "the built-in resource has precedence");
+    let catalog = it.cluster.catalog();
+    let listed =
+        catalog.served().resources().iter().filter(|it| it.plural == "ingresses" && it.version == "v1");
+    assert_eq!(listed.count(), 1);
+    // Another version of the group is served by the definition, with objects of its own.
+    let custom = ("networking.k8s.io/v2", "Ingress");
+    assert!(it.all(custom).is_empty());
+    let object = |name: &str| json!({ "apiVersion": custom.0, "kind": custom.1, "metadata": { "name": name, "namespace": "default" } });
+    it.add(object("a")).await;
+    it.add(finalized(object("held"))).await;
+    assert_eq!((it.all(INGRESSES).len(), it.all(custom).len()), (1, 2));
+    it.delete(DEFINITIONS, names, None).await;
+    it.until_gone(custom, "default/a").await;
+    it.advance(Duration::from_secs(60)).await;
+    assert!(it.get(custom, "default/held").is_some(), "it waits for its finalizer");
+    it.change(custom, "default/held", "", release).await;
+    it.until_gone(DEFINITIONS, names).await;
+    assert!(it.get(INGRESSES, "default/a").is_some(), "the object stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_named_like_the_resource_of_definitions_leaves_definitions_alone() {
+    let it = start().await;
+    it.add(definition("widgets", "Widget")).await;
+    it.add(widget("default", "w")).await;
+    let names = "customresourcedefinitions.apiextensions.k8s.io";
+    it.add(overlapping(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        &["v1", "v2"],
+    ))
+    .await;
+    assert_eq!(it.all(DEFINITIONS).len(), 2);
+    it.delete(DEFINITIONS, names, None).await;
+    it.until_gone(DEFINITIONS, names).await;
+    assert!(it.get(DEFINITIONS, "widgets.example.com").is_some());
+    assert!(it.get(WIDGETS, "default/w").is_some());
+}
+
+/// Regression test: the objects of a definition were deleted by requests that webhooks review. In
+/// k8s.io/apiextensions-apiserver v0.36.4 pkg/controller/finalizer/crd_finalizer.go the storage
+/// deletes them.
+#[tokio::test(start_paused = true)]
+async fn a_definition_is_deleted_although_the_webhook_of_its_objects_does_not_respond() {
+    let it = start().await;
+    it.add(definition("widgets", "Widget")).await;
+    it.add(widget("default", "w")).await;
+    for sort in ["Validating", "Mutating"] {
+        it.add(json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("{sort}WebhookConfiguration"),
+            "metadata": { "name": "c" }, "webhooks": [{ "name": "h.example.com", "admissionReviewVersions": ["v1"],
+                "sideEffects": "None", "clientConfig": { "url": "https://127.0.0.1:1/" },
+                "rules": [{ "operations": ["DELETE"], "apiGroups": ["example.com"], "apiVersions": ["*"],
+                    "resources": ["widgets"] }] }] }))
+            .await;
+    }
+    it.delete(DEFINITIONS, "widgets.example.com", None).await;
+    it.until_gone(DEFINITIONS, "widgets.example.com").await;
+}
+
+/// Adds an object of a custom kind with an owner, and stops serving the kind.
+async fn unserved_dependent(it: &TestCluster, owner: Value) {
+    it.add(definition("widgets", "Widget")).await;
+    let mut dependent = widget("default", "w");
+    dependent["metadata"]["ownerReferences"] = json!([owner]);
+    it.add(dependent).await;
+    it.advance(Duration::from_secs(1)).await;
+    serve_widgets(it, false).await;
+}
+
+async fn serve_widgets(it: &TestCluster, served: bool) {
+    let serve = |it: &mut Value| it["spec"]["versions"][0]["served"] = served.into();
+    it.change(DEFINITIONS, "widgets.example.com", "", serve).await;
+    it.advance(Duration::from_secs(1)).await;
+}
+
+/// Regression test: the finalizer of the owner was removed while the dependent could not be
+/// changed. When its kind was served again, it had an owner that did not exist, and was deleted.
+#[tokio::test(start_paused = true)]
+async fn an_owner_waits_until_dependents_of_a_kind_that_is_not_served_can_be_orphaned() {
+    let it = start().await;
+    let a = it.add(map("default", "a", &[])).await;
+    unserved_dependent(&it, owner(&a, false)).await;
+    it.delete(MAPS, "default/a", Some(Propagation::Orphan)).await;
+    it.advance(Duration::from_secs(60)).await;
+    let waiting = it.get(MAPS, "default/a").expect("its dependent still refers to it");
+    assert_eq!(waiting["metadata"]["finalizers"], json!(["orphan"]));
+    serve_widgets(&it, true).await;
+    it.until_gone(MAPS, "default/a").await;
+    it.advance(Duration::from_secs(60)).await;
+    let kept = it.get(WIDGETS, "default/w").expect("it was orphaned");
+    assert!(kept["metadata"].get("ownerReferences").is_none(), "{kept:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_does_not_wait_for_dependents_whose_definition_was_deleted() {
+    for propagation in [Propagation::Orphan, Propagation::Foreground] {
+        let it = start().await;
+        let a = it.add(map("default", "a", &[])).await;
+        unserved_dependent(&it, owner(&a, true)).await;
+        it.delete(MAPS, "default/a", Some(propagation)).await;
+        it.advance(Duration::from_secs(60)).await;
+        assert!(it.get(MAPS, "default/a").is_some(), "{propagation:?}: it waits for its dependent");
+        it.delete(DEFINITIONS, "widgets.example.com", None).await;
+        it.until_gone(MAPS, "default/a").await;
+    }
+}

@@ -42,7 +42,7 @@ fn collected(owner_kind: &str) -> Duration {
         assert_eq!(server.service().oneshot(request).await.unwrap().status(), 201);
         tokio::time::sleep(Duration::from_secs(60)).await;
         let time = start.elapsed();
-        let left = server.objects_at("", "configmaps", server.revision()).unwrap();
+        let left = server.objects_at("v1", "configmaps", server.revision()).unwrap();
         assert!(!left.iter().any(|it| it["metadata"]["name"] == "dependent"), "not collected");
         time
     })

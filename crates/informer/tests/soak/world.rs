@@ -386,7 +386,7 @@ impl World {
             }
             let snapshot = observed.informer.store().snapshot();
             let Some(version) = number(snapshot.version()) else { continue };
-            let Some(objects) = self.server.objects_at("", "configmaps", version) else {
+            let Some(objects) = self.server.objects_at("v1", "configmaps", version) else {
                 self.outcome.blind += 1;
                 continue;
             };

@@ -251,6 +251,65 @@ async fn a_webhook_can_name_a_new_object_but_not_rename_one() {
     assert_eq!(server.get(&format!("{leases}/other")).await.code, 404);
 }
 
+/// Regression test: the object was stored with the type that the webhook gave it. The errors are
+/// those of `ValidateTypeMeta` in k8s.io/apiextensions-apiserver v0.36.4
+/// pkg/registry/customresource/validator.go, and of decoding in k8s.io/apiserver v0.36.4
+/// pkg/admission/plugin/webhook/mutating/dispatcher.go.
+#[tokio::test]
+async fn a_webhook_cannot_change_the_type_of_an_object() {
+    let server = Server::start().await;
+    let webhook = Webhook::start(|request| {
+        let labels = &request["object"]["metadata"]["labels"];
+        let operations: Vec<_> = labels
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| match value.as_str().unwrap_or_default() {
+                "none" => json!({ "op": "remove", "path": format!("/{name}") }),
+                value => {
+                    json!({ "op": "replace", "path": format!("/{name}"), "value": value.replace("..", "/") })
+                }
+            })
+            .collect();
+        patching(&operations.into())
+    })
+    .await;
+    let definition = json!({ "metadata": { "name": "widgets.example.com" },
+        "spec": { "group": "example.com", "scope": "Namespaced", "names": { "plural": "widgets", "kind": "Widget" },
+            "versions": [{ "name": "v1", "served": true, "storage": true, "subresources": { "status": {} },
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }] } });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(server.post(definitions, definition).await.code, 201);
+    let rules = json!({ "rules": [{ "operations": ["CREATE", "UPDATE"], "apiGroups": ["", "example.com"],
+        "apiVersions": ["*"], "resources": ["widgets", "widgets/status", "configmaps"] }] });
+    install(&server, "mutating", webhook.client_config(), rules).await;
+    let widgets = "/apis/example.com/v1/namespaces/default/widgets";
+    let widget = |name: &str, labels: Value| json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": name, "labels": labels } });
+    let made = server.post(widgets, widget("before", json!({}))).await;
+    assert_eq!(made.code, 201, "{made:?}");
+    for (labels, code, why) in [
+        (json!({ "kind": "Gadget" }), 422, r#"kind: Invalid value: "Gadget": must be Widget"#),
+        (
+            json!({ "apiVersion": "example.com..v2" }),
+            422,
+            r#"apiVersion: Invalid value: "example.com/v2": must be example.com/v1"#,
+        ),
+        (json!({ "kind": "none" }), 500, "Object 'Kind' is missing in"),
+    ] {
+        let created = server.post(widgets, widget("a", labels.clone())).await.error();
+        assert!(created.0 == code && created.1.contains(why), "{created:?}");
+        let patch = json!({ "metadata": { "labels": labels } });
+        for part in ["", "/status"] {
+            let patched = server.merge(&format!("{widgets}/before{part}"), patch.clone()).await.error();
+            assert!(patched.0 == code && patched.1.contains(why), "{part} {patched:?}");
+        }
+    }
+    let created = server.post(MAPS, map("a", json!({ "kind": "Secret" }))).await.error();
+    assert!(created.0 == 500 && created.1.contains("unknown conversion"), "{created:?}");
+    let found = server.get(widgets).await.json();
+    assert_eq!((found["items"].as_array().unwrap().len(), &found["items"][0]["kind"]), (1, &json!("Widget")));
+}
+
 #[tokio::test]
 async fn a_mutating_webhook_can_change_a_scale() {
     let server = Server::start().await;

@@ -79,6 +79,37 @@ async fn a_losing_update_does_not_release_the_node_port_of_the_winner() {
     assert_eq!(server.post(SERVICES, node_port("b", 30007)).await.code, 201, "the port is free again");
 }
 
+/// Regression test: addresses and ports were allocated to the uid in the patch, and released from
+/// the uid of the service.
+#[tokio::test]
+async fn a_patch_with_another_uid_allocates_nothing() {
+    let server = Server::start().await;
+    let external =
+        json!({ "metadata": { "name": "a" }, "spec": { "type": "ExternalName", "externalName": "e.test" } });
+    assert_eq!(server.post(SERVICES, external).await.code, 201);
+    let path = format!("{SERVICES}/a");
+    let spec = |port: u16, address: &str| {
+        json!({ "type": "NodePort", "externalName": null, "clusterIP": address, "clusterIPs": [address],
+            "ports": [{ "port": 80, "nodePort": port }] })
+    };
+    let mut patch = json!({ "metadata": { "uid": "x" }, "spec": spec(30080, "10.96.5.5") });
+    let patched = server.merge(&path, patch.clone()).await.error();
+    assert!(patched.0 == 422 && patched.1.contains("metadata.uid: Invalid value"), "{patched:?}");
+    patch["apiVersion"] = "v1".into();
+    patch["kind"] = "Service".into();
+    patch["metadata"]["name"] = "a".into();
+    patch["spec"] = spec(30081, "10.96.5.6");
+    let apply = ("content-type", "application/apply-patch+yaml");
+    let query = format!("{path}?fieldManager=m&force=true");
+    let applied = server.send("PATCH", &query, &[apply], &patch.to_string()).await.error();
+    assert!(applied.0 == 422 && applied.1.contains("metadata.uid: Invalid value"), "{applied:?}");
+    for (name, port, address) in [("b", 30080, "10.96.5.5"), ("c", 30081, "10.96.5.6")] {
+        let made =
+            server.post(SERVICES, json!({ "metadata": { "name": name }, "spec": spec(port, address) })).await;
+        assert_eq!(made.code, 201, "{made:?}");
+    }
+}
+
 #[tokio::test]
 async fn nothing_is_created_while_its_definition_is_terminating() {
     let server = Server::start().await;
