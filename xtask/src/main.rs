@@ -39,7 +39,7 @@ enum Task {
     Licences,
     /// Run every example, and fail if one fails.
     Examples,
-    /// Generate the tables of the API server from the data in crates/apiserver/data.
+    /// Generate the tables of the API server from the data in crates/apimachinery/data.
     Gen(tables::Options),
     /// Run the whole-pipeline test suite against a server of your choice.
     Conformance(conformance::Options),

@@ -2,19 +2,15 @@
 //!
 //! ```text
 //! request ─► authenticate ─► decode ─► default, own, prepare, validate ─► store ─► answer
-//!    (serving, http, auth)        (cluster: the verbs, kinds, custom)       │
+//!    (serving, http, auth)        (cluster: the verbs)                      │
 //!                       lists and watches (reading) ◄───────────────────────┤
 //!                       controllers ◄───────────────────────────────────────┘
 //! ```
 //!
 //! [`ApiServer`] is the entry point: start one in a test, fork it, inject [`faults`], and inspect
-//! its request [`log`]. [`cluster`] implements the verbs without HTTP. Below it, each module is a
-//! set of functions over JSON values and bytes, tested against recorded responses of
-//! kube-apiserver: [`request`] parses paths, queries and headers; [`builtin`] holds the names of
-//! every built-in kind and its [`schema`]; [`kinds`] has an entry with the rules of each, and
-//! [`custom`] implements CustomResourceDefinitions; [`patch`] and [`ownership`] change objects; [`store`]
-//! keeps every version of them and [`reading`] serves lists and watches; [`discovery`], [`openapi`]
-//! and [`mod@print`] describe them.
+//! its request [`log`]. `cluster` implements the verbs without HTTP: it applies the rules of the
+//! API, which are functions over JSON values in `dogwatch-apimachinery`, to what `store` keeps;
+//! `reading` serves lists and watches.
 //!
 //! # Limitations
 //!
@@ -36,41 +32,35 @@
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "see the module `time`"))]
 
-mod depth;
 mod time;
 mod panics;
 mod health;
-mod api_error;
-mod field_errors;
 mod change_notifier;
-mod strconv;
-pub mod names;
-pub mod kinds;
-pub mod schema;
-pub mod protobuf;
-pub mod store;
-pub mod request;
-pub mod reading;
-pub mod builtin;
-pub mod discovery;
-pub mod openapi;
-pub mod admission;
-pub mod print;
-pub mod patch;
-pub mod ownership;
-pub mod custom;
-pub mod registry;
+mod store;
+mod reading;
+mod registry;
 mod webhook;
-pub mod cluster;
-pub mod auth;
+mod cluster;
+mod auth;
 pub mod faults;
 pub mod log;
-pub mod http;
-pub mod serving;
-pub mod controllers;
+mod http;
+mod serving;
+mod controllers;
 mod server;
+#[cfg(test)]
+mod tests;
 
-pub use api_error::{ApiError, FieldError, FieldErrorKind};
-pub use field_errors::FieldErrors;
+use dogwatch_apimachinery::{
+    admission, builtin, custom, depth, discovery, kinds, openapi, ownership, patch, print, protobuf, request,
+    schema, strconv,
+};
+
+pub use self::http::{ResponseBody, Service};
+pub use auth::Anonymous;
+pub use cluster::User;
+pub use controllers::Controllers;
+pub use dogwatch_apimachinery::{ApiError, FieldError, FieldErrorKind, FieldErrors};
 pub use health::{BackgroundHealth, LoopHealth};
 pub use server::{ApiServer, ApiServerBuilder, StartError};
+pub use serving::{Certificates, Connector, InProcess, InProcessStream};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use dogwatch_apiserver::ApiServer;
-use dogwatch_apiserver::controllers::Controllers;
+use dogwatch_apiserver::Controllers;
 use dogwatch_simulator::{Settings, Simulator};
 use secrecy::SecretString;
 

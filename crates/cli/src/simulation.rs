@@ -20,9 +20,7 @@ pub(crate) fn start(
     seed: Option<u64>,
 ) -> anyhow::Result<Simulator> {
     settings.root_certificate = server.certificates().map(|it| it.authority());
-    let cluster = Arc::clone(server.cluster());
-    let mut builder = Simulator::builder(client(server)?).settings(settings);
-    builder = builder.clock(move || cluster.source().now());
+    let mut builder = Simulator::builder(client(server)?).settings(settings).clock(server.clock());
     if let Some(seed) = seed {
         builder = builder.seed(seed);
     }

@@ -1,9 +1,11 @@
 //! The HTTP endpoints of a manager: health, readiness, metrics.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,17 +16,25 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
-use tokio::task::JoinSet;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, ToSocketAddrs};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
 
 use crate::checks::{Checks, HealthQuery, HealthReport};
 
-/// The maximum number of open connections; further ones wait in the accept queue. Probes and
-/// scrapes are few.
+/// The maximum number of open connections; a further one closes the oldest. Probes and scrapes are
+/// few and short, so the oldest is nearly always idle.
 const MAX_CONNECTIONS: usize = 100;
 
 /// The timeout for the headers of a request, including the idle time before them.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The time after which a connection serves no further request.
+const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
+
+/// The time for the last response of a connection after its lifetime.
+const LAST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The pause after a failed accept, for example when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -40,7 +50,8 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// - `/metrics` returns the output of the function given to [`Self::metrics`]; without one, 404.
 ///
 /// It accepts connections from the moment it is bound, and responds while the manager runs, until
-/// everything else has shut down. At most 100 connections are served at once.
+/// everything else has shut down. At most 100 connections are open at once: a further one closes
+/// the oldest. A connection serves requests for at most a minute.
 ///
 /// ```
 /// use dogwatch_controller::{Endpoints, Manager};
@@ -112,12 +123,20 @@ impl Endpoints {
         let checks = self.health.then_some((healthz, readyz));
         let service_state = Arc::new(EndpointService { checks, render: self.render });
         let mut connections = JoinSet::new();
+        // The open connections, oldest first.
+        let mut open: VecDeque<AbortHandle> = VecDeque::with_capacity(MAX_CONNECTIONS);
         loop {
             tokio::select! {
                 biased;
-                Some(_) = connections.join_next() => {}
-                accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                    Ok((stream, _)) => drop(connections.spawn(connection(stream, Arc::clone(&service_state)))),
+                Some(_) = connections.join_next() => open.retain(|it| !it.is_finished()),
+                // Never disabled: idle connections of other clients would keep probes out.
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        if open.len() == MAX_CONNECTIONS {
+                            open.pop_front().iter().for_each(AbortHandle::abort);
+                        }
+                        open.push_back(connections.spawn(connection(stream, Arc::clone(&service_state))));
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -138,7 +157,10 @@ impl fmt::Debug for Endpoints {
     }
 }
 
-async fn connection(stream: TcpStream, service_state: Arc<EndpointService>) {
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    service_state: Arc<EndpointService>,
+) {
     let service = service_fn(move |request: Request<Incoming>| {
         let service_state = Arc::clone(&service_state);
         async move {
@@ -150,8 +172,13 @@ async fn connection(stream: TcpStream, service_state: Arc<EndpointService>) {
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    // A client that disconnects in the middle of a request does not need a response.
-    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
+    // The result is ignored: a client that disconnects in the middle of a request does not need a
+    // response.
+    if timeout(CONNECTION_LIFETIME, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(LAST_RESPONSE_TIMEOUT, connection).await;
+    }
 }
 
 /// The content served at one address.
@@ -213,4 +240,62 @@ fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::task::JoinHandle;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n";
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// Serves one connection, with metrics of this length and a small buffer.
+    fn open(length: usize) -> (DuplexStream, JoinHandle<()>) {
+        let (client, server) = duplex(1024);
+        let render: Arc<Render> = Arc::new(move || "x".repeat(length));
+        let service_state = Arc::new(EndpointService { checks: None, render: Some(render) });
+        (client, tokio::spawn(connection(server, service_state)))
+    }
+
+    /// Each request restarts the timeout for headers.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_sends_requests_is_closed_after_a_minute() {
+        let (mut client, served) = open(1);
+        let begun = Instant::now();
+        let mut answers = 0;
+        let mut buffer = [0; 1024];
+        while begun.elapsed() < HOUR && client.write_all(REQUEST).await.is_ok() {
+            match client.read(&mut buffer).await {
+                Ok(read) if read > 0 => answers += 1,
+                _ => break,
+            }
+            sleep(Duration::from_secs(25)).await;
+        }
+        assert!(begun.elapsed() <= Duration::from_secs(80), "open for {:?}", begun.elapsed());
+        assert_eq!(answers, 3);
+        served.await.expect("no panic");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_client_does_not_read_is_closed() {
+        let (mut client, served) = open(100_000);
+        client.write_all(REQUEST).await.expect("read by the server");
+        timeout(HOUR, served).await.expect("it is closed").expect("no panic");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_that_is_being_sent_at_the_end_of_the_minute_is_completed() {
+        let (mut client, served) = open(1500);
+        sleep(Duration::from_secs(29)).await;
+        client.write_all(REQUEST).await.expect("read by the server");
+        sleep(Duration::from_secs(35)).await;
+        let mut answer = Vec::new();
+        timeout(HOUR, client.read_to_end(&mut answer)).await.expect("it is closed").expect("read");
+        assert!(answer.ends_with(&[b'x'; 1500]));
+        served.await.expect("no panic");
+    }
 }

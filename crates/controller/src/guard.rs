@@ -9,7 +9,9 @@
 //! A reconciler that reads a stale cache creates objects twice, or undoes what others did since.
 //! The version that a write returned is the version that the cache must have reached in the
 //! namespace of the object. A waiting key occupies no worker and does not count as a failure:
-//! [`Guard::run`], which the caches wake, puts it back.
+//! [`Guard::run`], which the caches wake, puts it back. If the server's history is reset, the
+//! versions of a cache show nothing until it has a list of the new history; writes from before the
+//! reset are then over, as their versions may never come.
 //!
 //! A missing object brings the key back only if the object mapped to the key when it was written.
 //! Otherwise a reconciler that writes objects of other keys at each call would be called for ever.
@@ -17,12 +19,13 @@
 //! show what is written would otherwise cause calls without end.
 
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_core::{ObjectKey, ResourceVersion};
+use dogwatch_informer::StoreProgress;
 use dogwatch_workqueue::{AddOptions, WorkQueue};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -72,15 +75,66 @@ struct GuardState<K> {
 
 /// A source and the namespace that was written to: a source with several namespaces follows each on
 /// its own. A write of which only the version is known waits for the whole source.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 struct CacheScope {
     source: usize,
     namespace: Option<String>,
     whole: bool,
 }
 
-/// The length of the version, its digits, and a sequence number: the tuples sort in version order.
-type WriteOrder = (usize, String, u64);
+impl CacheScope {
+    /// Creates the scope of an object, or of a write of which only the version is known.
+    fn new(source: usize, object: Option<&ObjectKey>) -> Self {
+        let namespace = object.and_then(ObjectKey::namespace).map(str::to_owned);
+        Self { source, namespace, whole: object.is_none() }
+    }
+}
+
+impl Ord for CacheScope {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        #[cfg(test)]
+        tests::COMPARISONS.set(tests::COMPARISONS.get() + 1);
+        let parts = |it: &Self| (it.source, it.whole);
+        parts(self).cmp(&parts(other)).then_with(|| self.namespace.cmp(&other.namespace))
+    }
+}
+
+impl PartialOrd for CacheScope {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for CacheScope {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for CacheScope {}
+
+/// The position of a write among those of its scope: the writes that a cache shows first come
+/// first. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct WriteOrder {
+    /// The number of times the server's history had been rewound when the object was written. A
+    /// write from before another rewind may never be shown.
+    rewinds: u64,
+    /// The length of the version and its digits, which sort in version order.
+    length: usize,
+    digits: Arc<str>,
+    /// Distinguishes writes with the same version.
+    sequence: u64,
+}
+
+impl WriteOrder {
+    /// Returns true if a cache with this progress shows the write, or never will.
+    fn is_over(&self, progress: &StoreProgress) -> bool {
+        !progress.is_rewound
+            && (self.rewinds != progress.rewinds
+                || has_reached(progress, &ResourceVersion::new(&*self.digits)).unwrap_or(true))
+    }
+}
 
 /// A write that a cache has yet to show.
 #[derive(Debug)]
@@ -91,9 +145,6 @@ struct PendingWrite<K> {
     is_expected: bool,
     /// True if the object mapped to the key when it was written, and so must still do so.
     concerned: bool,
-    /// The number of times the server's history had been rewound when the object was written. A
-    /// write from before another rewind may never be shown.
-    rewinds: u64,
 }
 
 impl<K: Key> PendingWrite<K> {
@@ -134,10 +185,12 @@ impl Returns {
 }
 
 /// The pending writes under one key. There is at most one for each source and object, so they are
-/// bounded by what the key writes.
+/// bounded by what the key writes. A key may write thousands of objects: nothing here is searched
+/// for one of them.
 #[derive(Debug, Default)]
 struct KeyWrites {
-    writes: Vec<(CacheScope, WriteOrder, Option<ObjectKey>)>,
+    /// The writes, by scope. No scope is empty.
+    scopes: BTreeMap<CacheScope, ScopeWrites>,
     /// The deadline of the key; `None` once it no longer waits. A deadline beyond the range of the
     /// clock is never reached.
     until: Option<Limit>,
@@ -151,7 +204,31 @@ struct KeyWrites {
     misses: bool,
 }
 
+/// The pending writes under one key in one scope.
+#[derive(Debug, Default)]
+struct ScopeWrites {
+    /// Oldest first. The cache shows a write only after all earlier ones.
+    orders: BTreeSet<WriteOrder>,
+    /// The write of each object; that of `None` is one of which only the version is known.
+    objects: HashMap<Option<ObjectKey>, WriteOrder>,
+}
+
 impl KeyWrites {
+    fn insert(&mut self, scope: CacheScope, order: WriteOrder, object: Option<ObjectKey>) {
+        let writes = self.scopes.entry(scope).or_default();
+        writes.orders.insert(order.clone());
+        writes.objects.insert(object, order);
+    }
+
+    fn remove(&mut self, scope: &CacheScope, order: &WriteOrder, object: Option<&Arc<Written>>) {
+        let Some(writes) = self.scopes.get_mut(scope) else { return };
+        writes.orders.remove(order);
+        writes.objects.remove(&object.map(|it| it.key.clone()));
+        if writes.orders.is_empty() {
+            self.scopes.remove(scope);
+        }
+    }
+
     /// Takes the options with which the key goes back into the queue, if it is to go back.
     fn take_return(&mut self) -> Option<AddOptions> {
         let (parked, missing) = (self.parked.take(), self.missing.take());
@@ -190,30 +267,28 @@ impl<K: Key> Guard<K> {
     /// Records the writes made under the key, which the caller holds.
     pub(crate) fn record(&self, key: &K, writes: Vec<Write>, sources: &Sources<K>, queue: &WorkQueue<K>) {
         let (mut pending, mut missing) = (Vec::new(), Vec::new());
+        // The objects of `pending`, with their sources.
+        let mut awaited_objects = HashSet::new();
         for write in writes {
             let source = &*sources[write.source];
             let admits = write.object.as_ref().map_or(Some(true), |it| source.admits(it));
-            let object_key = write.object.as_ref().map(|it| &it.key);
-            let is_awaited = |it: &(CacheScope, _, PendingWrite<K>)| {
-                it.0.source == write.source && it.2.object.as_ref().map(|it| &it.key) == object_key
-            };
             // A write that takes an object out of a source's selector is shown when the object has
             // left the cache. If the cache neither has it nor will, its version may never come.
             let is_leaving = |it: &Arc<Written>| {
                 source.holds(it, None)
-                    || pending.iter().any(is_awaited)
+                    || awaited_objects.contains(&(write.source, it.key.clone()))
                     || self.state().awaits(key, write.source, &it.key)
             };
             if admits == Some(false) && !write.object.as_ref().is_some_and(is_leaving) {
                 continue;
             }
-            let reached = has_reached(source, object_key, &write.version);
+            let progress = source.progress(write.object.as_ref().map(|it| &it.key));
+            let reached = progress.as_ref().and_then(|it| has_reached(it, &write.version));
             let awaited = PendingWrite {
                 key: key.clone(),
                 is_expected: admits == Some(true) && write.concerns != Some(false),
                 object: write.object,
                 concerned: write.concerns == Some(true),
-                rewinds: source.cache().health().rewinds,
             };
             match reached {
                 // The source does not cover the object, or the versions cannot be compared, and
@@ -221,21 +296,18 @@ impl<K: Key> Guard<K> {
                 None => {}
                 Some(true) => missing.extend(awaited.is_missing(source).then_some((write.source, awaited))),
                 Some(false) => {
-                    let object = awaited.object.as_ref();
-                    let scope = CacheScope {
-                        source: write.source,
-                        namespace: object.and_then(|it| it.key.namespace()).map(str::to_owned),
-                        whole: object.is_none(),
-                    };
-                    pending.push((scope, write.version, awaited));
+                    let object = awaited.object.as_ref().map(|it| &it.key);
+                    awaited_objects.extend(object.map(|it| (write.source, it.clone())));
+                    let rewinds = progress.map_or(0, |it| it.rewinds);
+                    pending.push((CacheScope::new(write.source, object), write.version, rewinds, awaited));
                 }
             }
         }
         let is_pending = !pending.is_empty();
         let mut state = self.state();
         let after = missing.iter().filter_map(|(source, it)| state.missed(*source, it)).min();
-        for (scope, version, awaited) in pending {
-            state.insert(scope, &version, awaited, self.limit);
+        for (scope, version, rewinds, awaited) in pending {
+            state.insert(scope, &version, rewinds, awaited, self.limit);
         }
         state.reconciled(key, !missing.is_empty());
         drop(state);
@@ -254,10 +326,12 @@ impl<K: Key> Guard<K> {
         let mut state = self.state();
         let waiting = state.keys.get(key)?;
         let behind = waiting.until.and_then(|_| {
-            let mut writes = waiting.writes.iter();
-            let (scope, ..) = writes
-                .find(|(scope, order, object)| !state.is_over(scope, order, object.as_ref(), sources))?;
-            Some(scope.source)
+            let is_behind = |(scope, writes): &(&CacheScope, &ScopeWrites)| {
+                let progress = state.progress(scope, sources);
+                // The newest write is the last to be shown.
+                writes.orders.last().zip(progress).is_some_and(|(it, progress)| !it.is_over(&progress))
+            };
+            waiting.scopes.iter().find(is_behind).map(|(scope, _)| scope.source)
         });
         match behind {
             Some(source) => {
@@ -298,7 +372,8 @@ impl<K: Key> Guard<K> {
         let mut back = Vec::new();
         let scopes: Vec<_> = state.scopes.keys().cloned().collect();
         for scope in scopes {
-            while let Some(awaited) = state.pop_shown(&scope, sources) {
+            let progress = state.progress(&scope, sources);
+            while let Some(awaited) = state.pop_shown(&scope, progress.as_ref()) {
                 let source = &*sources[scope.source];
                 let misses = awaited.is_missing(source);
                 let delay = misses.then(|| state.missed(scope.source, &awaited)).flatten();
@@ -329,27 +404,28 @@ impl<K: Key> GuardState<K> {
         &mut self,
         scope: CacheScope,
         version: &ResourceVersion,
+        rewinds: u64,
         awaited: PendingWrite<K>,
         limit: Duration,
     ) {
         self.next += 1;
-        let order = (version.as_str().len(), version.as_str().to_owned(), self.next);
+        let (length, digits) = (version.as_str().len(), version.as_str().into());
+        let order = WriteOrder { rewinds, length, digits, sequence: self.next };
         let object = awaited.object.as_ref().map(|it| it.key.clone());
         let key = awaited.key.clone();
         let waiting = self.keys.entry(key.clone()).or_default();
-        let known = waiting.writes.iter().position(|(of, _, it)| *of == scope && *it == object);
+        let known = waiting.scopes.get(&scope).and_then(|it| it.objects.get(&object)).cloned();
         if let Some(known) = known {
-            let (of, at, _) = &waiting.writes[known];
-            let before = self.scopes.get(of).and_then(|it| it.get(at));
             // Concurrent writes may be reported in any order. Versions from before and after a
-            // rewind of the server's history cannot be compared; the later report wins then.
-            if before.is_some_and(|it| it.rewinds == awaited.rewinds) && *at > order {
+            // rewind of the server's history cannot be compared; the later report wins then, and
+            // its count of rewinds is higher.
+            if known > order {
                 return;
             }
-            let (scope, order, _) = waiting.writes.swap_remove(known);
-            remove(&mut self.scopes, &scope, &order);
+            waiting.remove(&scope, &known, awaited.object.as_ref());
+            remove(&mut self.scopes, &scope, &known);
         }
-        waiting.writes.push((scope.clone(), order.clone(), object));
+        waiting.insert(scope.clone(), order.clone(), object);
         if let Some(Limit::At(at, number)) = waiting.until.take() {
             self.limits.remove(&(at, number));
         }
@@ -365,8 +441,9 @@ impl<K: Key> GuardState<K> {
 
     /// Returns true if the key has a pending write of this object.
     fn awaits(&self, key: &K, source: usize, object: &ObjectKey) -> bool {
-        let mut writes = self.keys.get(key).into_iter().flat_map(|it| &it.writes);
-        writes.any(|(scope, _, it)| scope.source == source && it.as_ref() == Some(object))
+        let scope = CacheScope::new(source, Some(object));
+        let writes = self.keys.get(key).and_then(|it| it.scopes.get(&scope));
+        writes.is_some_and(|it| it.objects.contains_key(&Some(object.clone())))
     }
 
     /// Records that the object of a write is missing. Returns the delay with which that brings the
@@ -393,32 +470,23 @@ impl<K: Key> GuardState<K> {
         (0..count).filter(|it| awaited[*it]).collect()
     }
 
-    /// Returns true if a cache shows a write, or never will.
-    fn is_over(
-        &self,
-        scope: &CacheScope,
-        order: &WriteOrder,
-        object: Option<&ObjectKey>,
-        sources: &Sources<K>,
-    ) -> bool {
-        let source = &sources[scope.source];
-        let version = ResourceVersion::new(&order.1);
-        has_reached(&**source, object, &version).unwrap_or(true) || {
-            let awaited = self.scopes.get(scope).and_then(|it| it.get(order));
-            awaited.is_none_or(|it| source.cache().health().rewinds != it.rewinds)
-        }
+    /// Returns the progress of the cache of a scope with pending writes, or `None` if it does not
+    /// cover the namespace.
+    fn progress(&self, scope: &CacheScope, sources: &Sources<K>) -> Option<StoreProgress> {
+        let (_, first) = self.scopes.get(scope)?.first_key_value()?;
+        sources[scope.source].progress(first.object.as_ref().map(|it| &it.key))
     }
 
-    /// Takes the first write of a scope, if its cache shows it or never will.
-    fn pop_shown(&mut self, scope: &CacheScope, sources: &Sources<K>) -> Option<PendingWrite<K>> {
-        let (order, awaited) = self.scopes.get(scope)?.first_key_value()?;
-        let (order, object) = (order.clone(), awaited.object.as_ref().map(|it| it.key.clone()));
-        if !self.is_over(scope, &order, object.as_ref(), sources) {
+    /// Takes the first write of a scope, if a cache with this progress shows it or never will.
+    fn pop_shown(&mut self, scope: &CacheScope, progress: Option<&StoreProgress>) -> Option<PendingWrite<K>> {
+        let (order, _) = self.scopes.get(scope)?.first_key_value()?;
+        if progress.is_some_and(|it| !order.is_over(it)) {
             return None;
         }
+        let order = order.clone();
         let awaited = remove(&mut self.scopes, scope, &order)?;
         if let Some(waiting) = self.keys.get_mut(&awaited.key) {
-            waiting.writes.retain(|(of, at, _)| of != scope || *at != order);
+            waiting.remove(scope, &order, awaited.object.as_ref());
         }
         Some(awaited)
     }
@@ -430,10 +498,10 @@ impl<K: Key> GuardState<K> {
         let waiting = self.keys.get_mut(key)?;
         waiting.misses |= misses;
         waiting.missing = waiting.missing.into_iter().chain(delay).min();
-        if waiting.writes.is_empty() && !waiting.misses {
+        if waiting.scopes.is_empty() && !waiting.misses {
             self.returns.remove(key);
         }
-        if waiting.until.is_some() && !waiting.writes.is_empty() {
+        if waiting.until.is_some() && !waiting.scopes.is_empty() {
             return None;
         }
         let back = waiting.take_return();
@@ -444,22 +512,25 @@ impl<K: Key> GuardState<K> {
     /// Removes the writes of a key that the caches show.
     fn forget_shown(&mut self, key: &K, sources: &Sources<K>) {
         let Some(waiting) = self.keys.get(key) else { return };
-        let (over, left): (Vec<_>, Vec<_>) = waiting
-            .writes
-            .iter()
-            .cloned()
-            .partition(|(scope, order, object)| self.is_over(scope, order, object.as_ref(), sources));
-        over.iter().for_each(|(scope, order, _)| drop(remove(&mut self.scopes, scope, order)));
-        if let Some(waiting) = self.keys.get_mut(key) {
-            waiting.writes = left;
-            (waiting.parked, waiting.missing) = (None, None);
+        let scopes: Vec<_> = waiting.scopes.keys().cloned().collect();
+        let reached: Vec<_> = scopes.iter().map(|it| self.progress(it, sources)).collect();
+        let Some(waiting) = self.keys.get_mut(key) else { return };
+        (waiting.parked, waiting.missing) = (None, None);
+        for (scope, progress) in scopes.into_iter().zip(reached) {
+            while let Some(order) = waiting.scopes.get(&scope).and_then(|it| it.orders.first()).cloned() {
+                if progress.as_ref().is_some_and(|it| !order.is_over(it)) {
+                    break;
+                }
+                let awaited = remove(&mut self.scopes, &scope, &order);
+                waiting.remove(&scope, &order, awaited.as_ref().and_then(|it| it.object.as_ref()));
+            }
         }
         self.tidy(key);
     }
 
     /// Removes a key without pending writes.
     fn tidy(&mut self, key: &K) {
-        if self.keys.get(key).is_some_and(|it| it.writes.is_empty())
+        if self.keys.get(key).is_some_and(|it| it.scopes.is_empty())
             && let Some(KeyWrites { until: Some(Limit::At(at, number)), .. }) = self.keys.remove(key)
         {
             self.limits.remove(&(at, number));
@@ -480,21 +551,15 @@ fn remove<K>(
     removed
 }
 
-/// Returns true if a cache shows the write, or `None` if it does not cover the namespace of the
-/// object or the versions cannot be compared.
-fn has_reached<K>(
-    source: &dyn Source<K>,
-    object: Option<&ObjectKey>,
-    written: &ResourceVersion,
-) -> Option<bool> {
-    let reached = source.version(object)?;
+/// Returns true if a cache with this progress shows the write, or `None` if the versions cannot be
+/// compared.
+fn has_reached(progress: &StoreProgress, written: &ResourceVersion) -> Option<bool> {
+    let reached = &progress.version;
     // The versions of a history that the server has reset say nothing about what is written now.
-    let health = source.cache().health();
-    let is_rewound = health.rewinds > 0 && health.last_version.is_unset();
-    if reached.is_unset() || is_rewound {
+    if reached.is_unset() || progress.is_rewound {
         return Some(false);
     }
-    Some(*written == reached || written.compare(&reached)?.is_le())
+    Some(written == reached || written.compare(reached)?.is_le())
 }
 
 /// Sleeps until the time, or for ever if there is none.

@@ -64,7 +64,7 @@
 //! | `reconcile.Result{}`, `RequeueAfter` | [`Action::Done`], [`Action::RequeueAfter`]; there is no `Requeue` |
 //! | `reconcile.TerminalError` | [`Terminal`], in the source chain of your error |
 //! | `For`, `Owns`, `Watches` + `EnqueueRequestsFromMapFunc` | [`Controller::of`], [`ControllerBuilder::owns`], [`ControllerBuilder::watches`] |
-//! | `source.Channel` | [`ControllerBuilder::also_on`] |
+//! | `source.Channel` | [`ControllerBuilder::reconcile_on`] |
 //! | `reconcile.TypedRequest` | [`Controller::keyed`] |
 //! | `predicate.*`, `And`, `Or`, `Not` | [`Predicate`], `and`, `or`, `!`; attached to a source with [`Watched::when`] |
 //! | `MaxConcurrentReconciles`, `RateLimiter` | [`ControllerBuilder::workers`], [`ControllerBuilder::limiter`] |
@@ -73,10 +73,10 @@
 //! | read-your-writes | [`Context::wrote`] |
 //! | `manager.New`, `Add`, `Start`, `SetupSignalHandler` | [`Manager::new`], [`controller`](Manager::controller) and [`task`](Manager::task), [`run`](Manager::run) |
 //! | `manager.GetCache`, `GetInformer` | [`Manager::informers`], [`Manager::informer`]: informers are requested explicitly; a read never creates one |
-//! | `LeaderElection`, `LeaderElectionID` | [`Manager::elect`] with a [`LeaderElector`] |
+//! | `LeaderElection`, `LeaderElectionID` | [`Manager::leader_election`] with a [`LeaderElector`] |
 //! | `AddHealthzCheck`, `AddReadyzCheck` | [`Manager::health_check`], [`Manager::ready_check`] |
 //! | `HealthProbeBindAddress`, `Metrics.BindAddress` | [`Endpoints`]; the exporter of metrics is the program's choice |
-//! | `GracefulShutdownTimeout` | [`Manager::grace`] |
+//! | `GracefulShutdownTimeout` | [`Manager::shutdown_timeout`] |
 //! | metrics `controller_runtime_*`, `workqueue_*` | the same names |
 //!
 //! Reconcilers read objects from a `Lister` as an `Arc`: the cached object is immutable, and

@@ -11,10 +11,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use dogwatch_core::{Gvk, Labels, Object, ObjectKey, ResourceType, ResourceVersion, Scope};
+use dogwatch_core::{Gvk, Labels, Object, ObjectKey, ResourceType, Scope};
 use dogwatch_informer::{
     Change, EventHandler, HandlerOptions, Health, InformerStopped, NotSynced, Overflow, Registration,
-    SharedInformer, Store,
+    SharedInformer, Store, StoreProgress,
 };
 use dogwatch_workqueue::{AddOptions, WorkQueue};
 use futures_core::future::BoxFuture;
@@ -200,9 +200,9 @@ pub(crate) trait Source<K>: Send + Sync {
     /// be decoded. With a key, the object must also still map to the key: another client may have
     /// changed its owner before the cache ever showed it.
     fn holds(&self, object: &Written, key: Option<&K>) -> bool;
-    /// Returns the version that the cache has reached, in the namespace of this key or as a whole.
-    /// Returns `None` if the cache does not cover the namespace.
-    fn version(&self, key: Option<&ObjectKey>) -> Option<ResourceVersion>;
+    /// Returns the progress of the cache, in the namespace of this key or as a whole. Returns `None`
+    /// if the cache does not cover the namespace.
+    fn progress(&self, key: Option<&ObjectKey>) -> Option<StoreProgress>;
     /// Waits for the next change of the cache after this call.
     fn published(&self) -> BoxFuture<'_, ()>;
 }
@@ -294,11 +294,8 @@ impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
         is_written || key.is_none_or(|key| self.maps_to(&held, key).unwrap_or(true))
     }
 
-    fn version(&self, key: Option<&ObjectKey>) -> Option<ResourceVersion> {
-        match key {
-            Some(key) => self.store.version_at(key),
-            None => Some(self.store.version()),
-        }
+    fn progress(&self, key: Option<&ObjectKey>) -> Option<StoreProgress> {
+        self.store.progress(key)
     }
 
     fn published(&self) -> BoxFuture<'_, ()> {

@@ -44,7 +44,7 @@ async fn case(server: ApiServer, expires: bool) -> anyhow::Result<()> {
         api.create(&WriteParams::default(), &object).await?;
     }
     if expires {
-        server.cluster().store().compact(server.cluster().store().revision());
+        server.compact_history();
     }
     server.faults().resume();
     println!("expires: {expires}, (lists, names): {:?}", following.await??);

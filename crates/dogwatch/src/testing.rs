@@ -22,7 +22,6 @@
 //! [`ApiServer`] has everything else: forks, fault injection, a request log, YAML to begin with.
 
 use std::fmt;
-use std::sync::Arc;
 
 use dogwatch_client::api::StaticScope;
 use dogwatch_client::{Api, Client, Config, Error, UntilError, conditions};
@@ -161,8 +160,7 @@ impl TestCluster {
     /// # }
     /// ```
     pub fn simulator(&self) -> SimulatorBuilder {
-        let cluster = Arc::clone(self.server.cluster());
-        Simulator::builder(self.client()).clock(move || cluster.source().now())
+        Simulator::builder(self.client()).clock(self.server.clock())
     }
 
     /// Creates an object in its own namespace, or in `default` if it names none. Returns it as

@@ -77,7 +77,8 @@ pub enum Delta<T> {
     /// version that was seen before may now belong to a different state.
     ///
     /// Never occurs inside a list. The known state stays until the next list ends; in that list,
-    /// equal versions do not prove that two states are equal.
+    /// equal versions do not prove that two states are equal. Until then
+    /// [`StoreProgress::is_rewound`](crate::StoreProgress::is_rewound) is true.
     Rewound,
     /// A resync: every object is delivered again to the handlers whose resync is due. Nothing
     /// changed.

@@ -16,7 +16,8 @@ use crate::health::{Health, HealthState};
 /// Reads the [`Health`] of a reflector or an informer, and waits for it to change.
 ///
 /// Clones watch independently. A watch does not keep the informer running, and stays readable after
-/// the end.
+/// the end. It is not a tokio receiver because it combines the reflectors of several namespaces,
+/// which are replaced when they end; and it is not a stream because only the newest health matters.
 ///
 /// ```
 /// use dogwatch_client::Api;

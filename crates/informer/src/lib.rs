@@ -13,6 +13,7 @@
 
 mod change;
 mod delta;
+mod rewind_count;
 mod list_watch;
 mod backoff;
 mod health;
@@ -49,4 +50,4 @@ pub use mailbox::{Lag, Overflow};
 pub use queue::{DeltaQueue, DeltaReceiver, DeltaSender, QueueClosed};
 pub use reflector::{Ended, NotFound, Reflector, ReflectorOptions, Start, Transform};
 pub use registration::{Changes, HandlerEnded, HandlerOptions, Registration, ScopedRegistration};
-pub use store::{Page, Snapshot, Store, StoreWriter, WaitError};
+pub use store::{Page, Snapshot, Store, StoreProgress, StoreWriter, WaitError};

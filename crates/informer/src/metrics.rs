@@ -50,6 +50,11 @@ impl InformerMetrics {
     /// Records that a batch was applied and delivered, and the version of the store after it.
     pub(crate) fn processed(&self, taken: Duration, version: &ResourceVersion) {
         self.processing.record(taken);
+        self.version(version);
+    }
+
+    /// Records the version of the store.
+    pub(crate) fn version(&self, version: &ResourceVersion) {
         if let Some(version) = version_number(version) {
             self.version.set(version);
         }

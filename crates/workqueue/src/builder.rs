@@ -100,7 +100,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// keys is taken. The lower priorities share these takes in turns. Zero gives every take to the
     /// lower priorities while they have keys. Defaults to 15.
     #[must_use]
-    pub fn patience(mut self, takes: u32) -> Self {
+    pub fn starvation_limit(mut self, takes: u32) -> Self {
         self.patience = Some(takes);
         self
     }

@@ -47,7 +47,7 @@ async fn main() -> anyhow::Result<()> {
 
     let manager = Manager::new(client.clone());
     let controller = ingress_manager::controller(&manager, client);
-    let manager = manager.controller(controller).elect(elector.build()?);
+    let manager = manager.controller(controller).leader_election(elector.build()?);
     manager.serve(endpoints.metrics(move || metrics.render())).run().await?;
     Ok(())
 }

@@ -68,7 +68,7 @@ fn run(client: &Client, namespace: &str, identity: &str) -> (Running, Cancellati
     let controller = ingress_manager::controller(&manager, client.clone());
     let elector =
         LeaderElector::builder(client.clone(), "ingress-manager").namespace(namespace).identity(identity);
-    let manager = manager.controller(controller).elect(elector.build().expect("valid settings"));
+    let manager = manager.controller(controller).leader_election(elector.build().expect("valid settings"));
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     (tokio::spawn(async move { manager.run_until(stopped.cancelled()).await }), stop)

@@ -43,7 +43,7 @@ impl Fixture {
         let controller = ingress_manager::controller(&manager, self.client.clone());
         let elector = LeaderElector::builder(self.client.clone(), "ingress-manager").identity(identity);
         let elector = elector.build().expect("valid settings");
-        let manager = manager.controller(controller).elect(elector.clone());
+        let manager = manager.controller(controller).leader_election(elector.clone());
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let task = tokio::spawn(async move { manager.run_until(stopped.cancelled()).await });
@@ -132,7 +132,7 @@ async fn an_ingress_that_is_deleted_before_the_manager_sees_it_is_restored() {
         }
         if expired {
             // The next list shows neither the Ingress nor its deletion.
-            faults.expire(fixture.server.cluster());
+            fixture.server.expire_history();
             faults.cut_watches();
         }
         if delayed {

@@ -1,4 +1,4 @@
-//! Generates the tables of the API server from the data in `crates/apiserver/data`.
+//! Generates the tables of the API server from the data in `crates/apimachinery/data`.
 //!
 //! It reads the data files and writes `generated/` next to them. With `--check` it writes nothing,
 //! and fails if a file would change. The output is reproducible. The modules below decide the
@@ -28,7 +28,7 @@ type Table = (&'static str, String);
 
 /// Writes the tables, or checks them.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/apiserver/data");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/apimachinery/data");
     let generated = folder.join("generated");
     for (name, text) in tables(&folder)? {
         let path = generated.join(name);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn generation_is_reproducible_and_the_checked_in_tables_are_up_to_date() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/apiserver/data");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/apimachinery/data");
         let first = tables(&folder).unwrap();
         assert_eq!(first, tables(&folder).unwrap());
         check().unwrap();

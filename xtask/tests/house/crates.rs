@@ -25,7 +25,8 @@ const IO: &[&str] = &["tokio", "hyper", "http", "rustls", "tower"];
 const ROWS: &[Row] = &[
     row("dogwatch-core", &[], IO, false),
     row("dogwatch-wire", &["dogwatch-core"], IO, false),
-    row("dogwatch-apiserver", &["dogwatch-core", "dogwatch-wire"], &[], false),
+    row("dogwatch-apimachinery", &["dogwatch-core", "dogwatch-wire"], IO, false),
+    row("dogwatch-apiserver", &["dogwatch-core", "dogwatch-wire", "dogwatch-apimachinery"], &[], false),
     row("dogwatch-client", &["dogwatch-core", "dogwatch-wire"], &[], true),
     row(
         "dogwatch-informer",
@@ -73,9 +74,10 @@ const UNDER_FACADE: &[&str] = &[
     "dogwatch-derive",
 ];
 
-/// The command uses the facade, the server and the simulator that the facade does not re-export, and
-/// the example that its demo shows.
-const UNDER_CLI: &[&str] = &["dogwatch", "dogwatch-apiserver", "dogwatch-simulator", "ingress-manager"];
+/// The command uses the facade, the server and the simulator that the facade does not re-export, with
+/// the rules below them, and the example that its demo shows.
+const UNDER_CLI: &[&str] =
+    &["dogwatch", "dogwatch-apimachinery", "dogwatch-apiserver", "dogwatch-simulator", "ingress-manager"];
 
 const fn row(
     name: &'static str,

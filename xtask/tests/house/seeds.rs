@@ -13,8 +13,17 @@ use proc_macro2::{TokenStream, TokenTree};
 use crate::tokens::{is_punct, text_of};
 
 /// The crates that soaks run.
-const SOAKED_CRATES: [&str; 8] =
-    ["apiserver", "client", "controller", "core", "informer", "simulator", "wire", "workqueue"];
+const SOAKED_CRATES: [&str; 9] = [
+    "apimachinery",
+    "apiserver",
+    "client",
+    "controller",
+    "core",
+    "informer",
+    "simulator",
+    "wire",
+    "workqueue",
+];
 
 /// Returns the uses of `select!` without `biased` in one source file, as messages. `path` is
 /// relative to the root of the repository.

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 
 use super::request_attributes::RequestAttributes;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::User;
 use crate::request::Route;
 

@@ -21,10 +21,10 @@ use dogwatch_core::Reason;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-pub use peer::PeerIdentity;
-pub use request_attributes::RequestAttributes;
+pub(crate) use peer::PeerIdentity;
+pub(crate) use request_attributes::RequestAttributes;
 
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, User};
 
 /// The paths that need no credentials: those that probes and version checks use.
@@ -47,27 +47,27 @@ pub enum Anonymous {
 
 /// Identifies the user of a request. Holds no secrets: the cluster knows the valid tokens.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Authenticator {
+pub(crate) struct Authenticator {
     anonymous: Anonymous,
 }
 
 impl Authenticator {
     /// Creates an authenticator for certificates and for the cluster's tokens that rejects requests
     /// without credentials.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Sets the treatment of requests without credentials. Defaults to [`Anonymous::Refused`].
     #[must_use]
-    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
+    pub(crate) fn anonymous(mut self, anonymous: Anonymous) -> Self {
         self.anonymous = anonymous;
         self
     }
 
     /// Returns true if a path needs no credentials: a request for it without them is one of
     /// `system:anonymous`.
-    pub fn is_open(path: &str) -> bool {
+    pub(crate) fn is_open(path: &str) -> bool {
         let is_below = |rest: &str| rest.is_empty() || rest.starts_with('/');
         OPEN_PATHS.iter().any(|&open| path.strip_prefix(open).is_some_and(is_below))
     }
@@ -75,7 +75,7 @@ impl Authenticator {
     /// Returns true if a request is authenticated by its connection alone, either by a client
     /// certificate or because no credentials are required, and not by a token of its own. Such a
     /// request could be one that a web page made a browser send.
-    pub fn trusts_connection(&self, headers: &HeaderMap, peer: Option<&PeerIdentity>) -> bool {
+    pub(crate) fn trusts_connection(&self, headers: &HeaderMap, peer: Option<&PeerIdentity>) -> bool {
         bearer(headers).is_none() && (peer.is_some() || self.anonymous != Anonymous::Refused)
     }
 
@@ -87,7 +87,7 @@ impl Authenticator {
     ///
     /// Returns 401 for invalid credentials, or missing ones that are required; 403 if the user may
     /// not impersonate; 400 for impersonation headers without a user name.
-    pub fn authenticate(
+    pub(crate) fn authenticate(
         &self,
         attributes: &RequestAttributes<'_>,
         headers: &HeaderMap,

@@ -2,7 +2,7 @@
 
 /// The attributes of a request that error messages of impersonation name.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestAttributes<'a> {
+pub(crate) struct RequestAttributes<'a> {
     /// The method of the request.
     pub method: &'a str,
     /// The path of the request, without the query.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Body, Cluster, FieldValidation, ObjectRef, WriteOutcome, Writer, decode};
-use crate::api_error::ApiError;
+use crate::ApiError;
 
 impl Cluster {
     /// Creates an object of any served kind, in the namespace that it names, or `default` if it

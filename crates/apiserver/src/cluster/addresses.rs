@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::Value;
 
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::kinds::json_access::{items, number, text};
 use crate::{FieldError, FieldErrorKind};
 
@@ -62,9 +62,13 @@ impl Addresses {
         self.writes.contains_key(uid)
     }
 
-    /// Allocates an address for a service: the one it asks for, or a free one.
-    pub(super) fn take_address(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, ApiError> {
-        let uid = text(service, "/metadata/uid").to_owned();
+    /// Allocates an address to the service with this uid: the one it asks for, or a free one.
+    pub(super) fn take_address(
+        &mut self,
+        uid: &str,
+        service: &Value,
+        wanted: Option<&str>,
+    ) -> Result<String, ApiError> {
         if let Some(wanted) = wanted {
             let address: IpAddr = wanted
                 .parse()
@@ -77,7 +81,7 @@ impl Addresses {
                 let why = format!("failed to allocate IP {wanted}: provided IP is already allocated");
                 return Err(refused(service, "spec.clusterIPs", wanted, &why));
             }
-            self.addresses.insert(address, uid);
+            self.addresses.insert(address, uid.to_owned());
             return Ok(wanted.to_owned());
         }
         for _ in 0..u16::MAX {
@@ -86,31 +90,58 @@ impl Addresses {
             let address = IpAddr::V4(Ipv4Addr::new(NETWORK[0], NETWORK[1], third, fourth));
             // The first address belongs to the API server, the last is the broadcast address.
             if self.next > 1 && self.next < u16::MAX && !self.addresses.contains_key(&address) {
-                self.addresses.insert(address, uid);
+                self.addresses.insert(address, uid.to_owned());
                 return Ok(address.to_string());
             }
         }
-        Err(ApiError::internal("failed to allocate a serviceIP: range is full"))
+        Err(ApiError::internal_failure("failed to allocate a serviceIP: range is full"))
     }
 
-    /// Allocates a port for a service: the one it asks for, or a free one.
+    /// Allocates a port to the service with this uid: the one it asks for, or a free one.
     pub(super) fn take_port(
         &mut self,
+        uid: &str,
         service: &Value,
         index: usize,
         wanted: Option<i64>,
     ) -> Result<i64, ApiError> {
-        let uid = text(service, "/metadata/uid").to_owned();
         let protocol = items(service, "/spec/ports").get(index).map_or("TCP", protocol);
+        self.take_number(service, protocol, wanted).map_err(|why| match wanted {
+            Some(port) => invalid_port(service, index, port, why),
+            None => ApiError::internal_failure(&format!("failed to allocate a nodePort: {why}")),
+        })
+    }
+
+    /// Allocates a port for the health checks of a service: the one it asks for, or a free one.
+    pub(super) fn take_health_check_port(
+        &mut self,
+        service: &Value,
+        wanted: Option<i64>,
+    ) -> Result<i64, ApiError> {
+        self.take_number(service, "TCP", wanted).map_err(|why| {
+            ApiError::internal_failure(&match wanted {
+                Some(port) => format!("failed to allocate requested HealthCheck NodePort {port}: {why}"),
+                None => format!("failed to allocate a HealthCheck NodePort 0: {why}"),
+            })
+        })
+    }
+
+    /// Allocates a port number, or returns the reason why that is impossible.
+    fn take_number(
+        &mut self,
+        service: &Value,
+        protocol: &str,
+        wanted: Option<i64>,
+    ) -> Result<i64, &'static str> {
+        let uid = text(service, "/metadata/uid").to_owned();
         let free = |port: i64| self.ports.get(&(port, protocol.to_owned())).is_none_or(|owner| *owner == uid);
         let port = match wanted {
             Some(port) if !PORTS.contains(&port) => {
-                let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
-                return Err(invalid_port(service, index, port, why));
+                return Err(
+                    "provided port is not in the valid range. The range of valid ports is 30000-32767",
+                );
             }
-            Some(port) if !free(port) => {
-                return Err(invalid_port(service, index, port, "provided port is already allocated"));
-            }
+            Some(port) if !free(port) => return Err("provided port is already allocated"),
             Some(port) => port,
             None => PORTS
                 .clone()
@@ -120,9 +151,9 @@ impl Addresses {
                     // Not one of this service either: its ports differ.
                     taken.next().is_none()
                 })
-                .ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))?,
+                .ok_or("range is full")?,
         };
-        self.ports.insert((port, protocol.to_owned()), uid);
+        self.ports.insert((port, protocol.to_owned()), uid.to_owned());
         Ok(port)
     }
 
@@ -191,18 +222,18 @@ mod tests {
     fn an_allocated_address_is_refused_to_other_services_until_it_is_released() {
         let mut addresses = Addresses::default();
         let service = |uid: &str| json!({ "metadata": { "name": uid, "uid": uid } });
-        let first = addresses.take_address(&service("a"), None).expect("free");
-        let second = addresses.take_address(&service("b"), None).expect("free");
+        let first = addresses.take_address("a", &service("a"), None).expect("free");
+        let second = addresses.take_address("b", &service("b"), None).expect("free");
         assert_ne!(first, second);
-        let refusal = addresses.take_address(&service("c"), Some(&first)).expect_err("taken");
+        let refusal = addresses.take_address("c", &service("c"), Some(&first)).expect_err("taken");
         assert!(refusal.0.message.contains("provided IP is already allocated"), "{refusal}");
         addresses.settle("a", None);
-        assert_eq!(addresses.take_address(&service("c"), Some(&first)).expect("free again"), first);
-        let port = addresses.take_port(&service("a"), 0, None).expect("free");
-        assert!(addresses.take_port(&service("b"), 0, Some(port)).is_err());
-        assert!(addresses.take_port(&service("b"), 0, Some(80)).is_err(), "out of range");
+        assert_eq!(addresses.take_address("c", &service("c"), Some(&first)).expect("free again"), first);
+        let port = addresses.take_port("a", &service("a"), 0, None).expect("free");
+        assert!(addresses.take_port("b", &service("b"), 0, Some(port)).is_err());
+        assert!(addresses.take_port("b", &service("b"), 0, Some(80)).is_err(), "out of range");
         addresses.settle("a", None);
-        assert!(addresses.take_port(&service("b"), 0, Some(port)).is_ok());
+        assert!(addresses.take_port("b", &service("b"), 0, Some(port)).is_ok());
     }
 
     #[test]
@@ -216,7 +247,7 @@ mod tests {
             ("10.96.1.0", None),
             ("10.96.0.255", None),
         ] {
-            let taken = addresses.take_address(&service, Some(wanted));
+            let taken = addresses.take_address("a", &service, Some(wanted));
             match why {
                 None => assert_eq!(taken.expect("free"), wanted),
                 Some(why) => assert!(taken.expect_err(wanted).0.message.contains(why), "{wanted}"),

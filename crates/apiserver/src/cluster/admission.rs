@@ -1,6 +1,7 @@
 //! The last step before an object is stored: limit ranges and runtime classes may reject it, and
 //! quotas are charged.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use dogwatch_core::ObjectKey;
@@ -11,9 +12,9 @@ use super::pipeline::{Owning, object_mut};
 use super::place::MODIFIED;
 use super::policies::forbidden;
 use super::{Cluster, ObjectRef, Writer};
+use crate::ApiError;
 use crate::admission::quota::{Arrival, charge};
 use crate::admission::{limits, runtime_class};
-use crate::api_error::ApiError;
 use crate::kinds::POD;
 use crate::kinds::json_access::{at, text};
 use crate::kinds::rules::Accounting;
@@ -88,7 +89,7 @@ impl Cluster {
             return Ok(None);
         }
         let pending = self.charges.begin(place.namespace.unwrap_or_default());
-        let mut paid: Vec<ObjectKey> = Vec::new();
+        let mut paid: HashSet<ObjectKey> = HashSet::new();
         for _ in 0..ATTEMPTS {
             let mut charges = Vec::new();
             for quota in self.list(&kind, place.namespace) {
@@ -106,7 +107,7 @@ impl Cluster {
             let mut all = true;
             for (quota, used) in charges {
                 if self.write_usage(&kind, &quota, used).await? {
-                    paid.push(quota.key().clone());
+                    paid.insert(quota.key().clone());
                 } else {
                     all = false;
                 }
@@ -130,5 +131,80 @@ impl Cluster {
         let draft = kind.draft(&new)?;
         let expect = Expect::At(quota.version());
         Ok(self.storage.commit(&kind.collection, quota.key(), expect, Some(draft)).await.is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::Source;
+    use crate::store::{CollectionName, Draft, Lost, Pending, Storage, Store};
+
+    /// Lets one write of the quota `second` lose against another write, once it is armed.
+    #[derive(Debug)]
+    struct RacingStorage {
+        store: Store,
+        armed: Arc<AtomicBool>,
+    }
+
+    impl Storage for RacingStorage {
+        fn commit<'a>(
+            &'a self,
+            collection: &'a CollectionName,
+            key: &'a ObjectKey,
+            expect: Expect,
+            draft: Option<Draft>,
+        ) -> Pending<'a, Result<Arc<Encoded>, Lost>> {
+            if key.name() == "second" && self.armed.swap(false, Ordering::Relaxed) {
+                return Box::pin(std::future::ready(Err(Lost { current: None })));
+            }
+            Box::pin(std::future::ready(self.store.commit(collection, key, expect, draft)))
+        }
+
+        fn newest(&self) -> Pending<'_, u64> {
+            self.store.newest()
+        }
+
+        fn local(&self) -> &Store {
+            &self.store
+        }
+    }
+
+    #[tokio::test]
+    async fn a_creation_that_loses_a_race_for_one_quota_charges_the_other_once() {
+        let armed = Arc::new(AtomicBool::new(false));
+        let source = Source::seeded(1, "2026-01-02T03:04:05Z".parse().expect("a time"));
+        let storage = |store| RacingStorage { store, armed: Arc::clone(&armed) };
+        let cluster = Cluster::new(source).with_storage(storage);
+        cluster.bootstrap().await;
+        let writer = Writer::server("test");
+        let quotas = cluster.catalog().kind("", "v1", "resourcequotas").expect("served");
+        let key = |name: &str| ObjectKey::from_parts(Some("default"), name).expect("a key");
+        for name in ["first", "second"] {
+            let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": name, "namespace": "default" },
+                "spec": { "hard": { "configmaps": "1" } } });
+            cluster.add(quota, &writer).await.expect("created");
+            let count = |it: &mut Value| {
+                it["status"] = json!({ "hard": { "configmaps": "1" }, "used": { "configmaps": "0" } });
+                true
+            };
+            let status = key(name);
+            cluster
+                .change(&ObjectRef::of(&quotas, &status).part("status"), &writer, count)
+                .await
+                .expect("counted");
+        }
+        armed.store(true, Ordering::Relaxed);
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m", "namespace": "default" } });
+        cluster.add(map, &writer).await.expect("there is room for one in each quota");
+        assert!(!armed.load(Ordering::Relaxed), "a write was lost");
+        for name in ["first", "second"] {
+            let quota = cluster.get(&quotas, &key(name)).expect("exists").to_value();
+            assert_eq!(quota["status"]["used"]["configmaps"], "1", "{name}");
+        }
     }
 }

@@ -20,10 +20,10 @@ use dogwatch_core::Gvk;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::decode::settle;
+use super::decode::{check_type, settle};
 use super::selector::selects;
 use super::{Cluster, ObjectRef, Writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::{at, items, number, text};
 use crate::patch::{Patch, PatchKind};
@@ -433,6 +433,10 @@ fn patched(
     let mut object = patch.apply(before, &kind.schema, kind.definitions()).map_err(|it| it.0.message)?;
     if asked.gvk(kind) == kind.def.gvk() {
         let bytes = object.to_string();
+        check_type(kind, &object)?;
+        if kind.custom_version().is_some() && text(&object, "/kind").is_empty() {
+            return Err(format!("Object 'Kind' is missing in '{bytes}'"));
+        }
         settle(kind, bytes.as_bytes(), &mut object)?;
     }
     Ok(object)

@@ -4,7 +4,7 @@ use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
 use super::{Cluster, ObjectRef, Writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
 
 /// The advertised address of the API server, which is outside of every network that it serves.
 const ADVERTISED: &str = "10.255.255.1";

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Cluster, ResponseObject};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::custom::convert::Conversions;
 use crate::custom::{CustomKind, convert};
 use crate::kinds::json_access::{at, text};

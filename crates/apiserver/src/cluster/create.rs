@@ -8,7 +8,7 @@ use super::decode::{AFTER_MUTATION, dedup_owner_references, settle_as};
 use super::pipeline::{Owning, metadata_mut};
 use super::preconditions::{check_key, check_name};
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::kinds::BINDING;
 use crate::kinds::json_access::{at, text};
 use crate::store::Expect;

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use dogwatch_core::Gvk;
 use serde_json::Value;
 
-use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom;
 use crate::depth;
@@ -18,6 +17,7 @@ use crate::protobuf;
 use crate::registry::Kind;
 use crate::request::{BodyForm, json, yaml};
 use crate::schema::Schema;
+use crate::{ApiError, FieldError, FieldErrorKind};
 
 /// The name of kube-apiserver's scheme, which is part of its error messages.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
@@ -28,7 +28,7 @@ const TYPE_META: &str =
 
 /// The body of a request.
 #[derive(Clone, Debug)]
-pub struct Body {
+pub(crate) struct Body {
     /// The bytes of the body.
     pub bytes: Bytes,
     /// The encoding of the bytes.
@@ -52,7 +52,7 @@ pub enum FieldValidation {
 ///
 /// # Errors
 /// 400 if the body cannot be decoded, or has fields that `validation` does not allow.
-pub fn decode(
+pub(crate) fn decode(
     kind: &Kind,
     body: &Body,
     validation: FieldValidation,
@@ -104,7 +104,7 @@ pub(super) fn dedup_owner_references(object: &mut Value, when: &str) -> Option<S
 ///
 /// # Errors
 /// Those of [`decode`].
-pub fn decode_as(
+pub(crate) fn decode_as(
     api_version: &str,
     kind: &str,
     body: &Body,
@@ -361,7 +361,7 @@ pub(super) fn check_custom_kind(object: &Value, kind: &str, api_version: &str) -
     let says = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let said = says("kind");
     let wrong =
-        [("apiVersion", api_version), ("kind", kind)].into_iter().filter(|(key, it)| says(key) != *it);
+        [("kind", kind), ("apiVersion", api_version)].into_iter().filter(|(key, it)| says(key) != *it);
     let problem = |(key, wanted): (&str, &str)| {
         let (value, detail) = (format!("{:?}", says(key)), format!("must be {wanted}"));
         FieldError::with_value(key, FieldErrorKind::Invalid, value, &detail)

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::pipeline::is_definition;
 use super::{Cluster, ObjectRef, Writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::custom::names;
 use crate::registry::Kind;
 use crate::store::{Encoded, Pending};

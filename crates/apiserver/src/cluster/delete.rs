@@ -11,7 +11,7 @@ use super::pipeline::{is_definition, metadata_mut, object_mut};
 use super::place::MODIFIED;
 use super::update::{ATTEMPTS, is_to_be_removed};
 use super::{Cluster, ObjectRef, ResponseObject, Writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::custom::{definition, names};
 use crate::kinds::json_access::{at, items, number, text};
 use crate::kinds::{NAMESPACE, SERVICE};
@@ -71,6 +71,15 @@ impl DeleteOptions {
     }
 }
 
+/// The part of admission webhooks in a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// They review the deletion, as that of a client.
+    Review,
+    /// They are not called.
+    Skip,
+}
+
 /// The outcome of a deletion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -108,7 +117,7 @@ enum DeletionStep {
 }
 
 /// Returns the warning for a client that deletes objects of a kind with these options.
-pub fn warning_of_deleting(kind: &Kind, options: &DeleteOptions) -> Option<&'static str> {
+pub(crate) fn warning_of_deleting(kind: &Kind, options: &DeleteOptions) -> Option<&'static str> {
     let unsaid = options.propagation.is_none() && options.orphan_dependents.is_none();
     kind.rules.deletion_warning.filter(|_| unsaid)
 }
@@ -124,16 +133,40 @@ impl Cluster {
         options: &DeleteOptions,
         writer: &Writer,
     ) -> Result<Deleted, ApiError> {
+        self.delete_as(place, options, writer, Admission::Review).await
+    }
+
+    /// Deletes an object like [`Self::delete`], with or without admission webhooks.
+    ///
+    /// # Errors
+    /// Those of [`Self::delete`].
+    pub(crate) async fn delete_as(
+        &self,
+        place: &ObjectRef<'_>,
+        options: &DeleteOptions,
+        writer: &Writer,
+        admission: Admission,
+    ) -> Result<Deleted, ApiError> {
         Self::refuse_protected(place)?;
         let kind = place.kind;
+        // The state that this deletion has stored before it removes the object.
+        let mut own: Option<Arc<Encoded>> = None;
         let warnings: Vec<String> =
             warning_of_deleting(kind, options).map(str::to_owned).into_iter().collect();
         for _ in 0..ATTEMPTS {
-            let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
+            let current = self.get(kind, &place.key()?);
+            // Another request was faster to remove the object, as the kubelet often is. That is no
+            // error: `ignoreNotFound` in k8s.io/apiserver v0.36.4
+            // pkg/registry/generic/registry/store.go.
+            if let Some(own) = own.take_if(|it| current.as_ref().is_none_or(|now| now.uid() != it.uid())) {
+                let shown = ResponseObject::Stored(Arc::clone(&own));
+                return Ok(self.gone(kind, &own, shown, &warnings));
+            }
+            let current = current.ok_or_else(|| kind.not_found(place.name))?;
             check_preconditions(place, options, &current)?;
             let mut warnings = warnings.clone();
             // For an eviction, the webhooks have been called with the Eviction.
-            if self.has_webhooks() && place.part != "eviction" {
+            if admission == Admission::Review && self.has_webhooks() && place.part != "eviction" {
                 let old = self.show(kind, &current).await?;
                 let asked = AdmissionAttributes::delete(place, &old, writer, options.to_value());
                 warnings.extend(self.mutate(&asked, &mut None).await?);
@@ -158,6 +191,7 @@ impl Cluster {
                 }
                 DeletionStep::Mark { object, then_remove } => {
                     let Some(marked) = self.mark(kind, &current, object).await? else { continue };
+                    own = then_remove.then(|| Arc::clone(&marked));
                     (marked, then_remove)
                 }
             };
@@ -351,13 +385,11 @@ fn finalizers_after(kind: &Kind, object: &Value, options: &DeleteOptions) -> Vec
     let others = before.iter().filter(|it| *it != FOREGROUND && *it != ORPHAN).cloned();
     let added = [(orphan, ORPHAN), (foreground, FOREGROUND)].into_iter().filter(|(wanted, _)| *wanted);
     let after: Vec<Value> = others.chain(added.map(|(_, name)| Value::from(name))).collect();
-    // The same finalizers in another order are no change.
-    let names: HashSet<&Value> = before.iter().collect();
-    if after.len() == before.len() && after.iter().all(|it| names.contains(it)) {
-        before.to_vec()
-    } else {
-        after
-    }
+    // The same finalizers in another order, or more often, are no change
+    // (`deletionFinalizersForGarbageCollection` in k8s.io/apiserver v0.36.4
+    // pkg/registry/generic/registry/store.go).
+    let is_same = before.iter().collect::<HashSet<_>>() == after.iter().collect();
+    if is_same { before.to_vec() } else { after }
 }
 
 fn set_finalizers(object: &mut Value, finalizers: &[Value]) {

@@ -45,11 +45,10 @@ mod add;
 mod bootstrap;
 
 pub(crate) use bootstrap::own_service;
-pub use decode::{Body, FieldValidation, decode, decode_as};
-pub use delete::{DeleteOptions, Deleted, Propagation, warning_of_deleting};
-pub use patch::PatchBody;
-pub use place::{ObjectRef, ResponseObject, WriteOutcome, Writer};
-pub use source::Source;
-pub use state::Cluster;
-pub use token_key::TokenKey;
+pub(crate) use decode::{Body, FieldValidation, decode, decode_as};
+pub(crate) use delete::{Admission, DeleteOptions, Deleted, Propagation, warning_of_deleting};
+pub(crate) use patch::PatchBody;
+pub(crate) use place::{ObjectRef, ResponseObject, WriteOutcome, Writer};
+pub(crate) use source::Source;
+pub(crate) use state::Cluster;
 pub use user::User;

@@ -6,7 +6,7 @@ use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
 use super::{Cluster, ObjectRef};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::text;
 use crate::store::CollectionName;

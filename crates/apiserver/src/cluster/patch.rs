@@ -12,7 +12,7 @@ use super::place::MODIFIED;
 use super::preconditions::{check_name, check_version};
 use super::update::{ATTEMPTS, Attempt};
 use super::{Cluster, FieldValidation, ObjectRef, WriteOutcome, Writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::builtin;
 use crate::custom;
 use crate::depth;

@@ -7,11 +7,12 @@ use dogwatch_core::ObjectKey;
 use serde_json::{Map, Value, json};
 
 use super::addresses::Addresses;
+use super::decode::check_custom_kind;
 use super::{Cluster, ObjectRef, User, Writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
+use crate::FieldErrors;
 use crate::custom::convert::{self, Conversions};
 use crate::custom::{self, definition};
-use crate::field_errors::FieldErrors;
 use crate::kinds::core::pod;
 use crate::kinds::json_access::{self, number, text};
 use crate::kinds::prepare::{self, ClusterResources};
@@ -48,6 +49,9 @@ struct KindVersions<'a> {
 struct ClusterSurroundings<'a> {
     addresses: MutexGuard<'a, Addresses>,
     cluster: &'a Cluster,
+    /// The uid to which addresses are allocated: that under which they are released, whatever uid a
+    /// client has written into the object.
+    uid: String,
 }
 
 impl Cluster {
@@ -89,6 +93,8 @@ impl Cluster {
         let name = text(object, "/metadata/name").to_owned();
         let problems = match kind.custom_version() {
             Some(version) => {
+                // A webhook may have changed the type.
+                check_custom_kind(object, &kind.def.kind, &kind.def.api_version())?;
                 custom::object::prepare_create(object, version);
                 let rule = kind.traits.name;
                 let mut problems = validate::metadata::common(rule, kind.def.namespaced, object);
@@ -98,7 +104,7 @@ impl Cluster {
             }
             None => {
                 self.fill_by_policy(place, object)?;
-                let mut around = ClusterSurroundings { addresses: self.addresses(), cluster: self };
+                let mut around = self.surroundings(object);
                 let (rules, version) = (kind.rules, kind.def.version.as_str());
                 prepare::for_create(rules, version, object, &self.source.stamp(), &mut around)?;
                 if is_definition(kind) {
@@ -140,6 +146,10 @@ impl Cluster {
     ) -> Result<(), ApiError> {
         let kind = place.kind;
         keep_system_fields(old, new);
+        if kind.custom_version().is_some() {
+            // A webhook may have changed the type.
+            check_custom_kind(new, &kind.def.kind, &kind.def.api_version())?;
+        }
         let problems = match (kind.custom_version(), place.part) {
             (Some(version), "status") => {
                 custom::object::prepare_status(new, old);
@@ -216,7 +226,7 @@ impl Cluster {
                     self.fill_by_policy(place, new)?;
                 }
                 pod::only_part(part, new, old);
-                let mut around = ClusterSurroundings { addresses: self.addresses(), cluster: self };
+                let mut around = self.surroundings(old);
                 prepare::for_update(kind.rules, new, old, &mut around)?;
                 if is_definition(kind) {
                     definition::prepare_update(new, old);
@@ -231,6 +241,13 @@ impl Cluster {
             problems.append(custom::check::check_update(new, old));
         }
         Ok(problems)
+    }
+
+    /// Returns access to the rest of the cluster for a write of this object. Holds the lock of the
+    /// addresses.
+    fn surroundings(&self, object: &Value) -> ClusterSurroundings<'_> {
+        let uid = text(object, "/metadata/uid").to_owned();
+        ClusterSurroundings { addresses: self.addresses(), cluster: self, uid }
     }
 
     /// Updates `managedFields` for a write other than an apply.
@@ -357,11 +374,15 @@ impl Versions for KindVersions<'_> {
 
 impl ClusterResources for ClusterSurroundings<'_> {
     fn cluster_ip(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, ApiError> {
-        self.addresses.take_address(service, wanted)
+        self.addresses.take_address(&self.uid, service, wanted)
     }
 
     fn node_port(&mut self, service: &Value, index: usize, wanted: Option<i64>) -> Result<i64, ApiError> {
-        self.addresses.take_port(service, index, wanted)
+        self.addresses.take_port(&self.uid, service, index, wanted)
+    }
+
+    fn health_check_port(&mut self, service: &Value, wanted: Option<i64>) -> Result<i64, ApiError> {
+        self.addresses.take_health_check_port(service, wanted)
     }
 
     fn priority(&self, class: &str) -> Option<(i64, String)> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::decode::FieldValidation;
 use super::user::User;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::registry::Kind;
 use crate::store::Encoded;
 

@@ -4,8 +4,8 @@ use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
 use super::{Cluster, ObjectRef};
+use crate::ApiError;
 use crate::admission::{limits, runtime_class};
-use crate::api_error::ApiError;
 use crate::kinds::POD;
 use crate::kinds::json_access::{at, text};
 

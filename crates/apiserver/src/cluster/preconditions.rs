@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use super::ObjectRef;
 use super::place::MODIFIED;
-use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::kinds::json_access::text;
 use crate::registry::Kind;
 use crate::store::{Draft, Encoded};
 use crate::strconv;
+use crate::{ApiError, FieldError, FieldErrorKind};
 
 /// Checks that the name of an object is that of the request.
 pub(super) fn check_name(place: &ObjectRef<'_>, object: &Value) -> Result<(), ApiError> {

@@ -6,9 +6,9 @@
 use serde_json::{Value, json};
 
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
-use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::kinds::json_access::{at, items, text};
 use crate::kinds::rules::Review;
+use crate::{ApiError, FieldError, FieldErrorKind};
 
 /// The reason of every access review. `kubectl auth can-i` does not print it next to a yes;
 /// programs can read it.

@@ -10,7 +10,6 @@ use super::place::MODIFIED;
 use super::preconditions::{check_stored, check_version};
 use super::update::{ATTEMPTS, Attempt};
 use super::{Cluster, ObjectRef, PatchBody, ResponseObject, WriteOutcome, Writer};
-use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom::scale::{self, ScalePaths};
 use crate::kinds::json_access::{at, entries, items, number, text};
@@ -20,6 +19,7 @@ use crate::registry::{Family, Kind};
 use crate::schema::Schema;
 use crate::store::Encoded;
 use crate::webhook::review;
+use crate::{ApiError, FieldError, FieldErrorKind};
 
 const API_VERSION: &str = "autoscaling/v1";
 

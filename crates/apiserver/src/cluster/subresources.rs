@@ -14,7 +14,7 @@ use super::preconditions::check_stored;
 use super::selector::selects;
 use super::update::{ATTEMPTS, Attempt};
 use super::{Cluster, DeleteOptions, ObjectRef, Propagation, ResponseObject, WriteOutcome, Writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::kinds::json_access::{at, entries, items, number, text};
 use crate::kinds::{POD, SERVICE};
 use crate::store::Encoded;

@@ -22,7 +22,7 @@ const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0
 /// Without a listener the key is derived from the source of names, so that servers of the same seed
 /// issue the same tokens. A server that listens always has a random key: a seed is not secret, and
 /// with the key any client could sign tokens.
-pub struct TokenKey {
+pub(crate) struct TokenKey {
     key: Arc<Ed25519KeyPair>,
     known: Mutex<Vec<(String, User)>>,
 }

@@ -7,11 +7,11 @@ use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
 use super::{Cluster, User};
-use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::kinds::json_access::{at, items, number, text};
 use crate::store::Encoded;
 use crate::strconv::quote;
 use crate::time;
+use crate::{ApiError, FieldError, FieldErrorKind};
 
 /// The issuer of all tokens.
 const ISSUER: &str = "https://kubernetes.default.svc";

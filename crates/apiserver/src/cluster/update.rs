@@ -11,7 +11,7 @@ use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
 use super::preconditions::{check_key, check_name, check_stored, check_version};
 use super::{Cluster, ObjectRef, ResponseObject, WriteOutcome, Writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::{at, items, number, text};
 use crate::registry::Kind;

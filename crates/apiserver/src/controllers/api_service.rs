@@ -12,7 +12,7 @@ use dogwatch_core::ObjectKey;
 use super::background::{builtin, writer};
 use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, own_service};
 use crate::kinds::{ENDPOINT_SLICE, ENDPOINTS, NAMESPACE, SERVICE};
 use crate::store::{CollectionName, Encoded};

@@ -12,8 +12,8 @@ use super::background::{builtin, writer};
 use super::finalizers;
 use super::purge::{Remaining, purge};
 use super::reconcile::{Next, Reconciler};
-use crate::api_error::ApiError;
-use crate::cluster::{Cluster, ObjectRef, Writer};
+use crate::ApiError;
+use crate::cluster::{Admission, Cluster, ObjectRef, Writer};
 use crate::custom::definition::CLEANUP;
 use crate::custom::names;
 use crate::kinds::json_access::{at, items, text};
@@ -92,7 +92,6 @@ async fn delete_objects(
         cluster.change(&place.part("status"), writer, mark).await?;
     }
     let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
-    let collection: CollectionName = format!("{group}/{plural}").into();
     let since = cluster.store().revision();
     cluster.refresh_definitions();
     let mut versions: Vec<&Value> = items(definition, "/spec/versions").iter().collect();
@@ -102,15 +101,18 @@ async fn delete_objects(
     let catalog = cluster.catalog();
     // Another definition of the name may have been created meanwhile: its objects stay.
     let Some(defined) = catalog.definitions().find(|it| it.uid() == uid) else { return Ok(Next::touch()) };
-    let kind = served.find_map(|it| catalog.kind(group, it, plural));
-    let left = match kind.filter(|it| it.def.custom) {
-        Some(kind) => purge(cluster, &kind, None, writer).await?,
-        None if defined.has_begun() => remove_unserved(cluster, &collection).await,
+    let custom = |it: &str| catalog.kind(group, it, plural).filter(|it| it.def.custom);
+    let left = match served.find_map(custom) {
+        // Without webhooks, as in k8s.io/apiextensions-apiserver v0.36.4
+        // pkg/controller/finalizer/crd_finalizer.go: one that does not respond would keep the
+        // definition for ever.
+        Some(kind) => purge(cluster, &kind, None, writer, Admission::Skip).await?,
+        None if defined.has_begun() => remove_unserved(cluster, &defined.collection).await,
         // The collection of a definition that was never established belongs to another one.
         None => Remaining::default(),
     };
     if left.objects > 0 {
-        return Ok(Next { waits_for: vec![collection], since, ..Next::touch() });
+        return Ok(Next { waits_for: vec![defined.collection.clone()], since, ..Next::touch() });
     }
     let mark = |it: &mut Value| {
         let was = it["status"].clone();

@@ -55,3 +55,50 @@ impl Storage for GatedStorage {
         &self.store
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::{Cluster, DeleteOptions, Deleted, ObjectRef, Source, Writer};
+    use crate::controllers::background::builtin;
+
+    /// Regression test: a deletion that has set the deletion timestamp itself returned 404 if
+    /// another request removed the object before it did.
+    #[tokio::test(start_paused = true)]
+    async fn a_deletion_succeeds_if_another_one_removes_the_object_it_has_marked() {
+        for recreates in [false, true] {
+            let source = Source::seeded(1, "2026-01-02T03:04:05Z".parse().unwrap());
+            let mut gate = None;
+            let cluster = Cluster::new(source).with_storage(|store| {
+                let (storage, made) = GatedStorage::new(store);
+                gate = Some(made);
+                storage
+            });
+            cluster.bootstrap().await;
+            let (gate, writer) = (gate.unwrap(), Writer::server("test"));
+            let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "held", "namespace": "default" },
+                "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+            let (kind, key) = (builtin(&cluster, "", "v1", "pods"), "default/held".parse().unwrap());
+            cluster.add(pod.clone(), &writer).await.unwrap();
+            let made = cluster.get(&kind, &key).unwrap();
+            let remove = async {
+                gate.arrived.acquire().await.unwrap().forget();
+                let marked = cluster.get(&kind, &key).expect("it is marked first").version();
+                cluster.store().commit(&kind.collection, &key, Expect::At(marked), None).unwrap();
+                if recreates {
+                    cluster.add(pod, &writer).await.unwrap();
+                }
+                gate.open.add_permits(2);
+            };
+            let options = DeleteOptions::default();
+            let place = ObjectRef::of(&kind, &key);
+            let (deleted, ()) = tokio::join!(cluster.delete(&place, &options, &writer), remove);
+            let Deleted::Gone { object, uid, .. } = deleted.expect("deleted") else { panic!("not gone") };
+            assert_eq!(uid, made.uid());
+            assert!(object.to_value(&kind)["metadata"]["deletionTimestamp"].is_string());
+            assert_eq!(cluster.get(&kind, &key).is_some(), recreates, "another object of the name stays");
+        }
+    }
+}

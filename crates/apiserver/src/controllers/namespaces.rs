@@ -17,8 +17,8 @@ use super::finalizers;
 use super::pauses::Pauses;
 use super::purge::{Remaining, purge};
 use super::reconcile::{Next, Reconciler};
-use crate::api_error::ApiError;
-use crate::cluster::{Cluster, ObjectRef, Writer};
+use crate::ApiError;
+use crate::cluster::{Admission, Cluster, ObjectRef, Writer};
 use crate::kinds::POD;
 use crate::kinds::json_access::{at, items, number, text};
 use crate::registry::Kind;
@@ -156,7 +156,7 @@ async fn empty(
         }
         let pods = kind.is(&POD);
         let grace = if pods { longest_grace(cluster, &kind, namespace) } else { 0 };
-        let left = purge(cluster, &kind, Some(namespace), writer).await;
+        let left = purge(cluster, &kind, Some(namespace), writer, Admission::Review).await;
         let waits = pass.add(&kind, namespace, left, grace > elapsed);
         if waits && grace > elapsed {
             pass.grace = Some(grace);

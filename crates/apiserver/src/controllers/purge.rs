@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::api_error::ApiError;
-use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Propagation, Writer};
+use crate::ApiError;
+use crate::cluster::{Admission, Cluster, DeleteOptions, ObjectRef, Propagation, Writer};
 use crate::kinds::json_access::{at, items};
 use crate::registry::Kind;
 
@@ -36,6 +36,7 @@ pub(crate) async fn purge(
     kind: &Kind,
     namespace: Option<&str>,
     writer: &Writer,
+    admission: Admission,
 ) -> Result<Remaining, ApiError> {
     let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
     let (mut refused, begun) = (None, Instant::now());
@@ -44,7 +45,7 @@ pub(crate) async fn purge(
             continue;
         }
         let options = DeleteOptions { uid: Some(stored.uid().to_owned()), ..options.clone() };
-        match cluster.delete(&ObjectRef::of(kind, stored.key()), &options, writer).await {
+        match cluster.delete_as(&ObjectRef::of(kind, stored.key()), &options, writer, admission).await {
             Err(refusal) if !matches!(refusal.0.code, 404 | 409) => refused = refused.or(Some(refusal)),
             _ => {}
         }

@@ -14,7 +14,7 @@ use super::background::Running;
 use super::feed::{Feed, FeedEvent};
 use super::pending::Pending;
 use super::supervise;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::Cluster;
 use crate::panics::caught;
 use crate::store::{CollectionName, Encoded};

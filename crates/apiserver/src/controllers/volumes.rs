@@ -15,7 +15,7 @@ use super::background::{builtin, writer};
 use super::finalizers;
 use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, ObjectRef};
 use crate::kinds::json_access::{at, items, number, text};
 use crate::registry::Kind;

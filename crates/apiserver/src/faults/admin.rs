@@ -23,11 +23,11 @@ use serde_json::{Value, json};
 use super::rule::{self, Rule, RuleError};
 use super::scope::Scope;
 use super::{FaultInjector, RuleReport};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::Cluster;
 
 /// The prefix of all paths of this module.
-pub const PREFIX: &str = "/_dogwatch/";
+pub(crate) const PREFIX: &str = "/_dogwatch/";
 
 /// The watches that an order is for.
 #[derive(Debug, Default, Deserialize)]
@@ -56,7 +56,13 @@ struct BareOrder {}
 
 /// Serves a request to a path below [`PREFIX`]; returns the status code and the body. Errors are
 /// `Status` objects.
-pub fn admin(method: &str, path: &str, body: &[u8], lab: &FaultInjector, cluster: &Cluster) -> (u16, Value) {
+pub(crate) fn admin(
+    method: &str,
+    path: &str,
+    body: &[u8],
+    lab: &FaultInjector,
+    cluster: &Cluster,
+) -> (u16, Value) {
     let known = path.strip_prefix(PREFIX).and_then(|rest| rest.trim_end_matches('/').strip_prefix("faults"));
     let answer = match known.map(|rest| (rest, rest.strip_prefix('/'))) {
         Some(("", _)) => all(method, body, lab),

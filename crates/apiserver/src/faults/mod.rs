@@ -42,13 +42,15 @@ use dogwatch_core::ObjectKey;
 use serde::Serialize;
 use serde_json::json;
 
-pub use admin::{PREFIX, admin};
+pub(crate) use admin::{PREFIX, admin};
 pub use delay::{Delay, DelayError};
 pub use rule::{Rule, RuleError};
+pub(crate) use scope::Call;
+pub use scope::Scope;
 pub(crate) use scope::names_resource;
-pub use scope::{Call, Scope};
-pub use state::{Act, FaultCounts};
-pub use watch::{Disturbance, WatchFaults};
+pub(crate) use state::Act;
+pub use state::FaultCounts;
+pub(crate) use watch::{Disturbance, WatchFaults};
 
 use crate::cluster::Cluster;
 use crate::store::{CollectionName, Draft, Expect};
@@ -247,13 +249,13 @@ impl FaultInjector {
     /// Drops all history of a cluster: a list or watch from an older version than the newest gets
     /// 410, and so does an open watch that has not sent everything yet. Returns the oldest version
     /// that is still available.
-    pub fn compact(&self, cluster: &Cluster) -> u64 {
+    pub(crate) fn compact(&self, cluster: &Cluster) -> u64 {
         self.compact_to(cluster, cluster.store().revision())
     }
 
     /// Drops the history of a cluster before a version, at most all of it. Returns the oldest
     /// version that this call leaves available.
-    pub fn compact_to(&self, cluster: &Cluster, version: u64) -> u64 {
+    pub(crate) fn compact_to(&self, cluster: &Cluster, version: u64) -> u64 {
         let version = version.min(cluster.store().revision());
         cluster.store().compact(version);
         version
@@ -261,7 +263,7 @@ impl FaultInjector {
 
     /// Makes every version that a client can know too old, and ends all watches: clients that
     /// resume get 410 and have to list again. Returns the oldest version that is still available.
-    pub fn expire(&self, cluster: &Cluster) -> u64 {
+    pub(crate) fn expire(&self, cluster: &Cluster) -> u64 {
         // Advances the revision by a change in a collection that no client reads.
         let (store, collection) = (cluster.store(), CollectionName::from("dogwatch/faults"));
         let key = ObjectKey::cluster("expired");

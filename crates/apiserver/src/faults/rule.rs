@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::delay::Delay;
 use super::scope::{Scope, VERBS};
-use crate::api_error::ApiError;
+use crate::ApiError;
 
 /// A fault rule: the requests that it matches, how often it fires, and the fault.
 ///

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::rule::{Reset, Rule};
 use super::scope::{Call, Scope};
-use crate::api_error::ApiError;
+use crate::ApiError;
 
 /// The fault of a request.
 ///

@@ -15,7 +15,7 @@ use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use super::settings::Settings;
 use super::yaml::to_yaml;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::request::Encoding;
 
 /// A response.

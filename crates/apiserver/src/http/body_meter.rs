@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use dogwatch_core::Reason;
 
-use crate::api_error::ApiError;
+use crate::ApiError;
 
 /// The bytes of request bodies that are in memory. Clones share the count.
 #[derive(Clone, Debug, Default)]

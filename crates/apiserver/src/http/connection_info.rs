@@ -7,7 +7,7 @@ use super::body_meter::BodyMeter;
 /// The connection of a request, stored in the extensions of the request. A request without one was
 /// made by a function call in this process.
 #[derive(Clone, Debug)]
-pub struct ConnectionInfo {
+pub(crate) struct ConnectionInfo {
     /// The server's address on the connection; `None` if the connection is an in-memory pipe.
     pub(super) local: Option<SocketAddr>,
     /// The request bodies of this connection that are in memory.
@@ -16,7 +16,7 @@ pub struct ConnectionInfo {
 
 impl ConnectionInfo {
     /// Describes a new connection. Clones describe the same one.
-    pub fn new(local: Option<SocketAddr>) -> Self {
+    pub(crate) fn new(local: Option<SocketAddr>) -> Self {
         Self { local, bodies: BodyMeter::default() }
     }
 }

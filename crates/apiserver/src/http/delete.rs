@@ -12,7 +12,7 @@ use super::parsed_request::ParsedRequest;
 use super::service::{Exchange, Service};
 use super::show::{self, ListMetadata};
 use super::write_options::manager_of_agent;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Deleted, FieldValidation, ResponseObject, Writer, warning_of_deleting};
 use crate::request::ListOptions;
 

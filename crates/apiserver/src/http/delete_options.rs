@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::query::Query;
 use super::write_options::dry_run_problem;
-use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::cluster::{DeleteOptions, Propagation};
 use crate::patch::json_mistake;
 use crate::protobuf;
 use crate::request::{BodyForm, json, yaml};
+use crate::{ApiError, FieldError, FieldErrorKind};
 
 /// The validated options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::parsed_request::{RoutingError, method_not_allowed, no_resource, not_f
 use super::pieces::Pieces;
 use super::query::Query;
 use super::service::Service;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::discovery::{AGGREGATED_TYPE, api_versions, etag, group, group_list, resource_list};
 use crate::request::ObjectForm;
 

@@ -11,7 +11,7 @@ use futures_core::Stream;
 use super::body::Cut;
 use super::pieces::Pieces;
 use super::watch_encoder::WatchEncoder;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::panics::{Panicked, caught_in};
 use crate::registry::Kind;
 

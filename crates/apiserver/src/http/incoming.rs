@@ -11,7 +11,7 @@ use http_body::Body;
 
 use super::body_meter::Reservation;
 use super::settings::Settings;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::request::BodyForm;
 
 /// The number of bytes of an oversized body that are read and discarded, so that the client gets to

@@ -11,7 +11,7 @@ use super::parsed_request::ParsedRequest;
 use super::query::Query;
 use super::service::Service;
 use super::show::{self, ListMetadata};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::reading::{self, Page, Selection};
 use crate::registry::Kind;
 use crate::request::{ContinueToken, ListOptions, ListVersion, ShardSelector};

@@ -45,8 +45,8 @@ mod openapi;
 mod non_resource;
 mod respond;
 
-pub use body::{Cut, ResponseBody};
-pub use connection_info::ConnectionInfo;
-pub use pieces::Pieces;
+pub(crate) use body::Cut;
+pub use body::ResponseBody;
+pub(crate) use connection_info::ConnectionInfo;
 pub use service::Service;
-pub use settings::Settings;
+pub(crate) use settings::Settings;

@@ -5,7 +5,7 @@ use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, USER_AGENT};
 
 use super::query::Query;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::print::IncludeObject;
 use crate::request::{Encoding, ObjectForm, negotiate};
 

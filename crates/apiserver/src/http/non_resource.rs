@@ -15,7 +15,7 @@ use super::parsed_request::method_not_allowed;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::service::Service;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::Cluster;
 
 /// The checks of every health endpoint, by the names of kube-apiserver's checks.

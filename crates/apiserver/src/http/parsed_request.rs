@@ -7,7 +7,7 @@ use http::Method;
 
 use super::negotiated::Endpoint;
 use super::query::Query;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::ObjectRef;
 use crate::registry::{Catalog, Kind};
 use crate::request::{Target, Verb};

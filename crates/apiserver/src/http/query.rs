@@ -1,6 +1,6 @@
 //! The decoded query of a request.
 
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::strconv;
 
 /// The decoded pairs of a query.

@@ -9,7 +9,7 @@ use super::parsed_request::ParsedRequest;
 use super::query::Query;
 use super::service::Service;
 use super::show;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::ResponseObject;
 use crate::strconv;
 

@@ -18,7 +18,7 @@ use super::service::{Exchange, Service};
 use super::web_guard;
 use super::write::PatchForm;
 use super::write_options::manager_of_agent;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::auth::{PeerIdentity, RequestAttributes};
 use crate::cluster::User;
 use crate::faults::{self, Act, Call};

@@ -15,7 +15,7 @@ use super::incoming;
 use super::negotiated::Negotiated;
 use super::query::Query;
 use super::settings::Settings;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::auth::Authenticator;
 use crate::cluster::{Cluster, User};
 use crate::faults::FaultInjector;
@@ -48,7 +48,7 @@ pub(super) struct Exchange<'a> {
 
 impl Service {
     /// Serves a cluster, with default settings, no request log and no fault rules.
-    pub fn new(cluster: Arc<Cluster>, authenticator: Authenticator) -> Self {
+    pub(crate) fn new(cluster: Arc<Cluster>, authenticator: Authenticator) -> Self {
         Self {
             cluster,
             settings: Arc::default(),
@@ -62,38 +62,39 @@ impl Service {
     }
 
     /// Sets the fault injector. Defaults to one without rules.
+    #[cfg(test)]
     #[must_use]
-    pub fn fault_injector(mut self, lab: FaultInjector) -> Self {
+    pub(crate) fn fault_injector(mut self, lab: FaultInjector) -> Self {
         self.faults = lab;
         self
     }
 
     /// Sets the request log. Defaults to one that keeps nothing.
     #[must_use]
-    pub fn log(mut self, log: RequestLog) -> Self {
+    pub(crate) fn log(mut self, log: RequestLog) -> Self {
         self.log = log;
         self
     }
 
     /// Replaces the settings. Defaults to those of kube-apiserver.
     #[must_use]
-    pub fn settings(mut self, settings: Settings) -> Self {
+    pub(crate) fn settings(mut self, settings: Settings) -> Self {
         self.settings = Arc::new(settings);
         self
     }
 
     /// Returns the cluster.
-    pub fn cluster(&self) -> &Arc<Cluster> {
+    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
     /// Returns the fault injector.
-    pub fn faults(&self) -> &FaultInjector {
+    pub(crate) fn faults(&self) -> &FaultInjector {
         &self.faults
     }
 
     /// Returns the request log.
-    pub fn requests(&self) -> &RequestLog {
+    pub(crate) fn requests(&self) -> &RequestLog {
         &self.log
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The settings of the HTTP service. Paths in the docs of defaults are of k8s.io/apiserver v0.36.4.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The interval of bookmarks for watches that allow them. Defaults to one minute, as in
     /// kube-apiserver (`defaultBookmarkFrequency` in pkg/storage/cacher/cacher.go).
     pub bookmark_period: Duration,

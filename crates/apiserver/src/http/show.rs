@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::ResponseObject;
 use crate::custom::columns as custom_columns;
 use crate::print;

@@ -40,7 +40,7 @@ use super::read::too_large;
 use super::service::Service;
 use super::stepping::{Step, StepStream, Stepwise};
 use super::watch_encoder::WatchEncoder;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::Cluster;
 use crate::faults::{Disturbance, WatchFaults};
 use crate::reading::{Frame, Selection, event_for};

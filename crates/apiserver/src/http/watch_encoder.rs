@@ -10,7 +10,7 @@ use super::answer::status_json;
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use super::show;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::Source;
 use crate::kinds::shape;
 use crate::print;

@@ -22,7 +22,7 @@ use http::uri::Authority;
 use http::{HeaderMap, Version};
 
 use super::connection_info::ConnectionInfo;
-use crate::api_error::ApiError;
+use crate::ApiError;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

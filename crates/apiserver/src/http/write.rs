@@ -13,7 +13,7 @@ use super::query::Query;
 use super::service::{Exchange, Service};
 use super::show;
 use super::write_options::{Options, writer};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Body, FieldValidation, PatchBody, WriteOutcome, decode, decode_as};
 use crate::patch::PatchKind;
 

@@ -5,8 +5,8 @@ use http::HeaderMap;
 use http::header::USER_AGENT;
 
 use super::query::Query;
-use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::cluster::{FieldValidation, User, Writer};
+use crate::{ApiError, FieldError, FieldErrorKind};
 
 /// The maximum length of a field manager, in bytes: `FieldManagerMaxLength` in the same file.
 const MANAGER_LIMIT: usize = 128;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use dogwatch_core::{Details, ObjectKey, Reason, Status};
 
 use super::selection::Selection;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::request::{ContinueToken, ListOptions, ListVersion};
 use crate::store::{Compacted, Encoded, History};
 
 /// A list, or a page of one.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub(crate) struct Page {
     /// The objects, sorted by key.
     pub items: Vec<Arc<Encoded>>,
     /// The version of the listed state.
@@ -27,7 +27,7 @@ pub struct Page {
 /// # Errors
 ///
 /// Returns 410 if the state is no longer kept, and 504 if it does not exist yet.
-pub fn list(
+pub(crate) fn list(
     history: &History,
     revision: u64,
     options: &ListOptions,

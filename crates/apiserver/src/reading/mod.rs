@@ -4,6 +4,6 @@ mod selection;
 mod list;
 mod watch;
 
-pub use list::{Page, list};
-pub use selection::Selection;
-pub use watch::{Frame, bookmark, event_for};
+pub(crate) use list::{Page, list};
+pub(crate) use selection::Selection;
+pub(crate) use watch::{Frame, event_for};

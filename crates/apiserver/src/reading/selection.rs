@@ -7,7 +7,7 @@ use crate::store::Encoded;
 
 /// The objects of a collection that a request selects: all conditions must hold.
 #[derive(Clone, Debug, Default)]
-pub struct Selection {
+pub(crate) struct Selection {
     /// Selects one namespace.
     pub namespace: Option<String>,
     /// Selects the object of this name.
@@ -22,12 +22,12 @@ pub struct Selection {
 
 impl Selection {
     /// Returns true if an object is in the selected namespace, regardless of the other conditions.
-    pub fn is_in_namespace(&self, object: &Encoded) -> bool {
+    pub(crate) fn is_in_namespace(&self, object: &Encoded) -> bool {
         self.namespace.as_deref().is_none_or(|it| object.key().namespace() == Some(it))
     }
 
     /// Returns true if an object is selected.
-    pub fn holds(&self, object: &Encoded) -> bool {
+    pub(crate) fn holds(&self, object: &Encoded) -> bool {
         let key = object.key();
         self.is_in_namespace(object)
             && self.name.as_deref().is_none_or(|it| key.name() == it)
@@ -37,14 +37,14 @@ impl Selection {
     }
 
     /// Returns true if the selection depends on fields other than namespace and name.
-    pub fn selects_fields(&self) -> bool {
+    pub(crate) fn selects_fields(&self) -> bool {
         self.fields.terms().any(|(field, ..)| !is_key_field(field))
     }
 
     /// Returns the selection without the conditions on labels, and on fields other than namespace
     /// and name.
     #[must_use]
-    pub fn without_content(&self) -> Self {
+    pub(crate) fn without_content(&self) -> Self {
         let mut fields = FieldSelector::everything();
         for (field, value, equal) in self.fields.terms().filter(|(field, ..)| is_key_field(field)) {
             fields = if equal { fields.equals(field, value) } else { fields.not_equals(field, value) };
@@ -60,7 +60,7 @@ impl Selection {
 
     /// Returns true if no other object than this one can be selected: its name and its scope are
     /// given.
-    pub fn is_exactly(&self, object: &Encoded) -> bool {
+    pub(crate) fn is_exactly(&self, object: &Encoded) -> bool {
         let named = self.name.is_some() || self.fields.required("metadata.name").is_some();
         named && object.key().namespace() == self.namespace.as_deref()
     }
@@ -68,7 +68,7 @@ impl Selection {
     /// Returns true if a selector narrows the selection, so that the number of remaining objects is
     /// unknown. Shards do not count: kube-apiserver includes the objects of all shards in the
     /// remaining count.
-    pub fn is_selective(&self) -> bool {
+    pub(crate) fn is_selective(&self) -> bool {
         self.name.is_some() || !self.labels.is_everything() || !self.fields.is_everything()
     }
 }

@@ -15,7 +15,7 @@ use crate::store::{Change, Encoded, EventType};
 
 /// One event of a watch, not yet encoded.
 #[derive(Clone, Debug)]
-pub struct Frame {
+pub(crate) struct Frame {
     /// The type of the event.
     pub event_type: EventType,
     /// The object in the event.
@@ -23,7 +23,7 @@ pub struct Frame {
 }
 
 /// Returns the event of a change for a watch with this selection, if there is one.
-pub fn event_for(change: &Change, selection: &Selection) -> Option<Frame> {
+pub(crate) fn event_for(change: &Change, selection: &Selection) -> Option<Frame> {
     let selected = |object: &Option<Arc<Encoded>>| object.as_ref().is_some_and(|it| selection.holds(it));
     let (event_type, object) = match (selected(&change.before), selected(&change.after)) {
         (false, false) => return None,
@@ -36,25 +36,15 @@ pub fn event_for(change: &Change, selection: &Selection) -> Option<Frame> {
 
 impl Frame {
     /// Returns the event for an object that exists when the watch starts.
-    pub fn initial(object: Arc<Encoded>) -> Self {
+    pub(crate) fn initial(object: Arc<Encoded>) -> Self {
         Self { event_type: EventType::Added, object }
     }
 
     /// Writes the event as a line of JSON, in pieces that are shared with all other watches that
     /// send it.
-    pub fn write(&self, out: &mut impl Extend<Bytes>) {
+    pub(crate) fn write(&self, out: &mut impl Extend<Bytes>) {
         self.object.write_line(self.event_type, out);
     }
-}
-
-/// Encodes a bookmark at this version. `ends_initial` marks the end of the initial events.
-pub fn bookmark(api_version: &str, kind: &str, version: u64, ends_initial: bool) -> Bytes {
-    let mut metadata = serde_json::json!({ "resourceVersion": version.to_string() });
-    if ends_initial {
-        metadata["annotations"] = serde_json::json!({ "k8s.io/initial-events-end": "true" });
-    }
-    let object = serde_json::json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata });
-    Bytes::from(format!("{}\n", serde_json::json!({ "type": "BOOKMARK", "object": object })))
 }
 
 #[cfg(test)]
@@ -111,8 +101,6 @@ mod tests {
             (&value["type"], &value["object"]["metadata"]["resourceVersion"]),
             (&json!("ADDED"), &json!("7"))
         );
-        let mark: Value = serde_json::from_slice(&bookmark("v1", "ConfigMap", 110, true)).expect("JSON");
-        assert_eq!(mark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
     }
 
     proptest! {

@@ -1,13 +1,13 @@
 //! A snapshot of all served kinds, and the discovery and OpenAPI documents that describe them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
 use dogwatch_core::ObjectKey;
 
 use super::definition::StoredDefinition;
-use super::kind::{Family, Kind};
+use super::kind::{BUILTIN_COLLECTIONS, Family, Kind};
 use crate::builtin::{self, ResourceDef};
 use crate::discovery::{self, Served};
 use crate::openapi::{self, Document, OpenApiV2};
@@ -19,10 +19,6 @@ static BUILTIN: LazyLock<Kinds> = LazyLock::new(|| {
     let kinds = builtin::resources().iter().map(|def| Arc::new(Kind::builtin(def)));
     kinds.map(|kind| (path_of(&kind.def), kind)).collect()
 });
-
-/// The collections of the built-in kinds.
-static BUILTIN_COLLECTIONS: LazyLock<HashSet<CollectionName>> =
-    LazyLock::new(|| BUILTIN.values().map(|it| Arc::clone(&it.collection)).collect());
 
 /// A snapshot of all served kinds.
 #[derive(Debug, Default)]
@@ -59,11 +55,15 @@ impl Catalog {
                     Arc::new(defined)
                 }
             };
-            for kind in &defined.served().kinds {
-                next.custom.insert(path_of(&kind.def), Arc::clone(kind));
+            // kube-apiserver asks the custom resources last (`CreateServerChain` in k8s.io/kubernetes
+            // v1.36.4 cmd/kube-apiserver/app/server.go): a built-in resource hides one of its path.
+            let kinds = defined.served().kinds.iter().map(|it| (path_of(&it.def), it));
+            for (path, kind) in kinds.filter(|(path, _)| !BUILTIN.contains_key(path)) {
+                next.custom.insert(path, Arc::clone(kind));
             }
-            for published in &defined.served().published {
-                next.published.insert(path_of(&published.resource), Arc::clone(published));
+            let published = defined.served().published.iter().map(|it| (path_of(&it.resource), it));
+            for (path, published) in published.filter(|(path, _)| !BUILTIN.contains_key(path)) {
+                next.published.insert(path, Arc::clone(published));
             }
             next.definitions.insert(defined.key().clone(), defined);
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
-use super::kind::{Kind, collection_name};
+use super::kind::{Kind, custom_collection};
 use crate::builtin::{ResourceDef, SubresourceDef};
 use crate::custom::{CustomKind, Names, Scope, Version, names};
 use crate::openapi;
@@ -61,7 +61,7 @@ impl StoredDefinition {
             uid: stored.uid().to_owned(),
             version: stored.version(),
             generation: definition["metadata"]["generation"].as_i64(),
-            collection: collection_name(&group, &requested.plural),
+            collection: custom_collection(&group, &requested.plural),
             group,
             requested,
             accepted: Names::read(&definition["status"]["acceptedNames"]),

@@ -1,14 +1,14 @@
 //! One resource in one version: everything that reads and writes need to know about it.
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::collections::HashSet;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use dogwatch_core::{FieldSelector, Reason};
 use serde_json::Value;
 
 use crate::admission::quota::CountedKind;
-use crate::api_error::{ApiError, FieldError};
-use crate::builtin::{BuiltinDefinitions, ResourceDef};
+use crate::builtin::{self, BuiltinDefinitions, ResourceDef};
 use crate::custom::{self, CustomKind};
 use crate::kinds::json_access::text;
 use crate::kinds::rules::{Conversion, KindRules};
@@ -16,6 +16,12 @@ use crate::kinds::traits::KindTraits;
 use crate::kinds::{self, index};
 use crate::schema::{Definitions, Schema};
 use crate::store::{CollectionName, Draft, Encoded, Unstorable};
+use crate::{ApiError, FieldError};
+
+/// The collections of the built-in kinds.
+pub(super) static BUILTIN_COLLECTIONS: LazyLock<HashSet<CollectionName>> = LazyLock::new(|| {
+    builtin::resources().iter().map(|def| builtin_collection(def, conversion_of(def))).collect()
+});
 
 /// One resource in one version.
 #[derive(Debug)]
@@ -71,17 +77,13 @@ impl Kind {
     /// Creates a built-in kind.
     pub(super) fn builtin(def: &Arc<ResourceDef>) -> Self {
         let rules = index::of_kind(&def.group, &def.kind);
-        let converts = |it: &&Conversion| it.version.is_none_or(|version| version == def.version);
-        let (group, family) = match rules.conversion.as_ref().filter(converts) {
-            Some(conversion) => (conversion.stored_group, Family::Converted(conversion)),
-            None => (def.group.as_str(), Family::Builtin),
-        };
+        let conversion = conversion_of(def);
         let schema = BuiltinDefinitions.of_kind(&def.group, &def.version, &def.kind);
         Self {
-            collection: collection_name(group, &def.plural),
+            collection: builtin_collection(def, conversion),
             schema: schema.unwrap_or(Schema::Any),
             traits: rules.traits,
-            family,
+            family: conversion.map_or(Family::Builtin, Family::Converted),
             rules,
             empty: OnceLock::new(),
             def: Arc::clone(def),
@@ -97,7 +99,7 @@ impl Kind {
     ) -> Self {
         let declared = &kind.versions[version];
         Self {
-            collection: collection_name(&def.group, &def.plural),
+            collection: custom_collection(&def.group, &def.plural),
             schema: declared.schema.to_schema(),
             traits: KindTraits::custom(declared.status),
             family: Family::Custom { kind: Arc::clone(kind), version, evolved },
@@ -282,8 +284,8 @@ impl Kind {
                 values.map(|(name, value)| (Cow::Owned(name.to_owned()), value)).collect()
             }
             _ => {
-                let selectable = self.rules.fields.fields.iter();
-                selectable.map(|it| (Cow::Borrowed(it.name), it.value(object))).collect()
+                let values = self.rules.fields.values(object);
+                values.map(|(name, value)| (Cow::Borrowed(name), value)).collect()
             }
         };
         Draft::new(object, fields).map_err(|why| match why {
@@ -364,7 +366,26 @@ fn in_version(mut object: Value, kind: &CustomKind, version: &custom::Version) -
     Ok(object)
 }
 
-/// Returns the name of the collection that stores the objects of a resource.
-pub(super) fn collection_name(group: &str, plural: &str) -> CollectionName {
-    format!("{group}/{plural}").into()
+/// Returns the conversion between the served and the stored form of a version of a built-in kind,
+/// if these differ.
+fn conversion_of(def: &ResourceDef) -> Option<&'static Conversion> {
+    let converts = |it: &&Conversion| it.version.is_none_or(|version| version == def.version);
+    index::of_kind(&def.group, &def.kind).conversion.as_ref().filter(converts)
+}
+
+/// Returns the name of the collection that stores the objects of a built-in resource.
+fn builtin_collection(def: &ResourceDef, conversion: Option<&Conversion>) -> CollectionName {
+    let group = conversion.map_or(def.group.as_str(), |it| it.stored_group);
+    format!("{group}/{}", def.plural).into()
+}
+
+/// Returns the name of the collection that stores the objects of a custom resource.
+///
+/// A definition may have the group and the plural of a built-in resource, and its collection begins
+/// and ends with the definition. It must not be that of the built-in resource, whose objects would
+/// be lost. kube-apiserver stores the two under different prefixes, too.
+pub(super) fn custom_collection(group: &str, plural: &str) -> CollectionName {
+    let name: CollectionName = format!("{group}/{plural}").into();
+    // Neither groups nor plurals have slashes, so no other collection has this name.
+    if BUILTIN_COLLECTIONS.contains(&name) { format!("custom/{name}").into() } else { name }
 }

@@ -15,15 +15,14 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub use catalog::Catalog;
-pub use definition::StoredDefinition;
-pub use kind::{Family, Kind, Unconverted};
+pub(crate) use catalog::Catalog;
+pub(crate) use kind::{Family, Kind, Unconverted};
 
 use crate::store::{CollectionName, Encoded};
 
 /// The current catalog. A catalog obtained from it stays valid while definitions change.
 #[derive(Debug, Default)]
-pub struct Registry {
+pub(crate) struct Registry {
     catalog: ArcSwap<Catalog>,
     /// Held while definitions are read and the new catalog is published, so that an older state
     /// never replaces a newer one.
@@ -32,7 +31,7 @@ pub struct Registry {
 
 impl Registry {
     /// Returns the current catalog.
-    pub fn catalog(&self) -> Arc<Catalog> {
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
     }
 
@@ -43,7 +42,7 @@ impl Registry {
     ///
     /// Calls `begin` with the collection of each new definition before the kind can be written to,
     /// and `end` with that of each deleted definition once its kind can no longer be found.
-    pub fn define(
+    pub(crate) fn define(
         &self,
         stored: impl FnOnce() -> Vec<Arc<Encoded>>,
         begin: impl Fn(&CollectionName),
@@ -60,7 +59,7 @@ impl Registry {
 
     /// Returns an independent registry that serves the same kinds, without compiling them again.
     #[must_use]
-    pub fn fork(&self) -> Self {
+    pub(crate) fn fork(&self) -> Self {
         Self { catalog: ArcSwap::new(self.catalog()), defining: Mutex::default() }
     }
 }

@@ -15,7 +15,9 @@ use crate::faults::FaultInjector;
 use crate::http::Service;
 use crate::log::{RequestLog, Requests};
 use crate::serving::{Certificates, Connector, InProcess, Serving};
+use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 
 /// The URL of a server without a socket. The domain `.invalid` never resolves (RFC 2606).
 const IN_PROCESS: &str = "http://in-process.invalid";
@@ -134,8 +136,45 @@ impl ApiServer {
         self.access.certificates()
     }
 
+    /// Returns the clock of the server, by which it stamps objects. It can be read after the server
+    /// has stopped.
+    pub fn clock(&self) -> impl Fn() -> Timestamp + Send + Sync + 'static {
+        let cluster = Arc::clone(self.cluster());
+        move || cluster.source().now()
+    }
+
+    /// Returns the resource version of the newest change.
+    pub fn revision(&self) -> u64 {
+        self.cluster().store().revision()
+    }
+
+    /// Returns the objects of a resource at a resource version, as they are stored and in the order
+    /// of their keys, without a request. `api_version` is one in which the resource is served, for
+    /// example `apps/v1`. Returns `None` if it is not served, or if that version is no longer kept.
+    pub fn objects_at(&self, api_version: &str, plural: &str, revision: u64) -> Option<Vec<Value>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = self.cluster().catalog().kind(group, version, plural)?;
+        self.cluster().store().read(&kind.collection, |history, _| {
+            let objects = history.list_at(revision, None).ok()?;
+            Some(objects.map(|it| it.to_value()).collect())
+        })
+    }
+
+    /// Drops all history: a list or watch from an older version than the newest gets 410, and so
+    /// does an open watch that has not sent everything yet. Returns the oldest version that is
+    /// still available.
+    pub fn compact_history(&self) -> u64 {
+        self.faults().compact(self.cluster())
+    }
+
+    /// Makes every version that a client can know too old, and ends all watches: clients that
+    /// resume get 410 and have to list again. Returns the oldest version that is still available.
+    pub fn expire_history(&self) -> u64 {
+        self.faults().expire(self.cluster())
+    }
+
     /// Returns the cluster, to read and write objects without a request.
-    pub fn cluster(&self) -> &Arc<Cluster> {
+    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
         self.serving.handler().cluster()
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::serving::BoxError;
 
 /// An error of starting a server.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::error::StartError;
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, ObjectRef, ResponseObject, Writer};
 use crate::kinds::json_access::text;
 use crate::serving::BoxError;

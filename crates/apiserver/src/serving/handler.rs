@@ -8,10 +8,10 @@ use crate::auth::PeerIdentity;
 use crate::http::{Cut, ResponseBody, Service};
 
 /// Any error of a lower layer.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a request, as it arrives.
-pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
+pub(crate) type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Answers requests. The future is dropped when the client disconnects or the server stops.
 pub trait Handler: Send + Sync + 'static {

@@ -29,7 +29,7 @@ const SEND_BUFFER: usize = 64 * 1024;
 
 /// Time limits for a client. `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// The time for the TLS handshake.
     pub handshake: Option<Duration>,
     /// The time between two requests, and for the headers of the next one. It is longer than
@@ -44,7 +44,7 @@ pub struct Limits {
 
 impl Limits {
     /// The limits for remote clients.
-    pub const REMOTE: Self = Self {
+    pub(crate) const REMOTE: Self = Self {
         handshake: Some(Duration::from_secs(10)),
         idle: Some(Duration::from_secs(120)),
         drain: Some(Duration::from_secs(5)),
@@ -53,7 +53,7 @@ impl Limits {
 
     /// The limits for clients in the same process: none, so that no timer of the server moves a
     /// paused clock.
-    pub const IN_PROCESS: Self = Self { handshake: None, idle: None, drain: None, ping: None };
+    pub(crate) const IN_PROCESS: Self = Self { handshake: None, idle: None, drain: None, ping: None };
 
     /// Returns hyper's settings for these limits.
     pub(super) fn builder<E>(&self, executor: E) -> auto::Builder<E> {

@@ -37,18 +37,20 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-pub use certificates::{Certificates, ClientCertificate};
-pub use handler::{BoxError, Handler, RequestBody};
+pub use certificates::Certificates;
+pub(crate) use certificates::ClientCertificate;
+#[cfg(test)]
+pub(crate) use handler::RequestBody;
+pub(crate) use handler::{BoxError, Handler};
 pub use in_process::{Connector, InProcess, InProcessStream};
-pub use limits::Limits;
-pub use tls::Tls;
+pub(crate) use tls::Tls;
 
 use inner::{Inner, Shutdown};
 
 /// Serves a [`Handler`], with a socket or without. Dropping it closes the listener immediately and
 /// ends every connection.
 #[derive(Debug)]
-pub struct Serving<H> {
+pub(crate) struct Serving<H> {
     /// The only strong reference. Dropping it closes the port at once, even if the accept task does
     /// not run again.
     listener: Option<Arc<TcpListener>>,
@@ -60,7 +62,7 @@ pub struct Serving<H> {
 impl<H: Handler> Serving<H> {
     /// Serves without a socket: requests arrive only through [`Self::connector`] and
     /// [`Self::service`].
-    pub fn in_process(handler: H) -> Self {
+    pub(crate) fn in_process(handler: H) -> Self {
         let inner =
             Inner { handler: Arc::new(handler), tasks: TaskTracker::new(), shutdown: Shutdown::default() };
         Self { listener: None, address: None, inner: Arc::new(inner) }
@@ -71,7 +73,7 @@ impl<H: Handler> Serving<H> {
     /// # Errors
     ///
     /// Returns an error if the address cannot be bound.
-    pub async fn bind(handler: H, address: SocketAddr, tls: Option<Tls>) -> io::Result<Self> {
+    pub(crate) async fn bind(handler: H, address: SocketAddr, tls: Option<Tls>) -> io::Result<Self> {
         let listener = Arc::new(TcpListener::bind(address).await?);
         let mut serving = Self::in_process(handler);
         serving.address = Some(listener.local_addr()?);
@@ -82,28 +84,28 @@ impl<H: Handler> Serving<H> {
     }
 
     /// Returns the address of the socket, if there is one.
-    pub fn address(&self) -> Option<SocketAddr> {
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
     /// Returns the handler.
-    pub fn handler(&self) -> &Arc<H> {
+    pub(crate) fn handler(&self) -> &Arc<H> {
         &self.inner.handler
     }
 
     /// Returns a connector that makes connections without a socket.
-    pub fn connector(&self) -> Connector {
+    pub(crate) fn connector(&self) -> Connector {
         Connector::new(&self.inner)
     }
 
     /// Returns a service that takes requests without a connection.
-    pub fn service(&self) -> InProcess<H> {
+    pub(crate) fn service(&self) -> InProcess<H> {
         InProcess::new(&self.inner)
     }
 
     /// Stops serving: no new connections or requests are accepted, requests in flight get half a
     /// second, and the rest are cut. All tasks have ended when this returns.
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         self.listener = None;
         self.inner.shutdown.graceful.cancel();
         self.inner.tasks.close();

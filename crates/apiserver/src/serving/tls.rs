@@ -28,7 +28,7 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// A client certificate of another authority does not fail the handshake. Its requests get 401
 /// unless they carry other credentials.
 #[derive(Clone)]
-pub struct Tls {
+pub(crate) struct Tls {
     acceptor: TlsAcceptor,
     clients: Arc<dyn ClientCertVerifier>,
 }
@@ -40,7 +40,7 @@ impl Tls {
     /// # Errors
     ///
     /// Returns an error if the certificates cannot be used.
-    pub fn new(certificates: &Certificates) -> Result<Self, BoxError> {
+    pub(crate) fn new(certificates: &Certificates) -> Result<Self, BoxError> {
         let provider = Arc::new(ring::default_provider());
         let mut roots = RootCertStore::empty();
         roots.add(certificates.authority_der())?;

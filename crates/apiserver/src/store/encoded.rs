@@ -26,7 +26,7 @@ const TIE_FIELDS: [&str; 3] = ["ownerReferences", "finalizers", "deletionTimesta
 const LINE_END: &[u8] = b"}\n";
 
 /// A selectable field of an object: its name and its value.
-pub type SelectableField = (Cow<'static, str>, String);
+pub(crate) type SelectableField = (Cow<'static, str>, String);
 
 /// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

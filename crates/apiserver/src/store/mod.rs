@@ -26,10 +26,10 @@ use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
 
-pub use encoded::{Draft, Encoded, EventType, SelectableField, Unstorable};
-pub use history::{Compacted, History};
-pub use log::Change;
-pub use storage::{Pending, Storage};
+pub(crate) use encoded::{Draft, Encoded, EventType, Unstorable};
+pub(crate) use history::{Compacted, History};
+pub(crate) use log::Change;
+pub(crate) use storage::{Pending, Storage};
 
 use crate::change_notifier::{ChangeListener, ChangeNotifier};
 
@@ -42,7 +42,7 @@ const LARGEST_LOG: usize = 64 << 20;
 
 /// The name of a collection: the group and plural name of the resource, independent of the API
 /// version.
-pub type CollectionName = Arc<str>;
+pub(crate) type CollectionName = Arc<str>;
 
 /// All collections of a server. Clones share them; [`Store::fork`] makes an independent copy.
 #[derive(Clone, Debug)]

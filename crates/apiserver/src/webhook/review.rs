@@ -7,11 +7,11 @@ use base64::engine::general_purpose::STANDARD;
 use dogwatch_core::Status;
 use serde_json::{Value, json};
 
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::kinds::json_access::{at, flag, items, text};
 
 const GROUP: &str = "admission.k8s.io";
-/// The versions of a review that can be sent, the preferred one first.
+/// The versions of a review that can be sent.
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// The response of a webhook.
@@ -26,10 +26,10 @@ pub(crate) struct Verdict {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Returns the version of a review that a webhook accepts.
+/// Returns the version of the reviews for a webhook: the first known one of those it accepts.
 pub(crate) fn version_for(webhook: &Value) -> Option<&'static str> {
-    let understood = items(webhook, "/admissionReviewVersions");
-    VERSIONS.into_iter().find(|it| understood.iter().any(|said| said == it))
+    let mut understood = items(webhook, "/admissionReviewVersions").iter();
+    understood.find_map(|said| VERSIONS.into_iter().find(|it| said == it))
 }
 
 /// Returns a review with this request.
@@ -44,7 +44,11 @@ pub(crate) fn question(version: &str, request: &Value) -> Value {
 pub(crate) fn read(answer: &Value, version: &str, uid: &str) -> Result<Verdict, String> {
     let api_version = format!("{GROUP}/{version}");
     let (said_version, said_kind) = (text(answer, "/apiVersion"), text(answer, "/kind"));
-    if (said_version, said_kind) != (api_version.as_str(), "AdmissionReview") {
+    // Only v1 requires responses to name their type and their request (`VerifyAdmissionResponse` in
+    // request/admissionreview.go). Another type than that of the review cannot be decoded.
+    let is_v1 = version == "v1";
+    let is_type = |said: &str, wanted: &str| said == wanted || (said.is_empty() && !is_v1);
+    if !is_type(said_version, &api_version) || !is_type(said_kind, "AdmissionReview") {
         return Err(format!(
             "expected webhook response of {GROUP}/{version}, Kind=AdmissionReview, got {said_version}, Kind={said_kind}"
         ));
@@ -53,14 +57,14 @@ pub(crate) fn read(answer: &Value, version: &str, uid: &str) -> Result<Verdict, 
         .filter(|it| it.is_object())
         .ok_or_else(|| "webhook response was absent".to_owned())?;
     let said = text(response, "/uid");
-    if said != uid {
+    if is_v1 && said != uid {
         return Err(format!("expected response.uid={uid:?}, got {said:?}"));
     }
     let encoded = text(response, "/patch");
     let patch = if encoded.is_empty() {
         None
     } else {
-        if text(response, "/patchType") != "JSONPatch" {
+        if is_v1 && text(response, "/patchType") != "JSONPatch" {
             return Err(format!(
                 "invalid response.patchType, expected \"JSONPatch\", got {:?}",
                 text(response, "/patchType")
@@ -100,7 +104,7 @@ pub(crate) fn unanswered(webhook: &str, why: &str) -> ApiError {
 
 /// Returns the error of a request whose webhook gave an unusable response.
 pub(crate) fn broken(why: &str) -> ApiError {
-    ApiError::internal(format!("Internal error occurred: {why}")).cause("", why, "")
+    ApiError::internal_failure(why)
 }
 
 #[cfg(test)]
@@ -112,11 +116,33 @@ mod tests {
     }
 
     #[test]
-    fn the_best_version_that_both_sides_know_is_used() {
+    fn the_first_known_version_that_the_webhook_lists_is_used() {
         let understood = |versions: &[&str]| version_for(&json!({ "admissionReviewVersions": versions }));
-        assert_eq!(understood(&["v1beta1", "v1"]), Some("v1"));
+        assert_eq!(understood(&["v1", "v1beta1"]), Some("v1"));
+        assert_eq!(understood(&["v1beta1", "v1"]), Some("v1beta1"));
         assert_eq!(understood(&["v2", "v1beta1"]), Some("v1beta1"));
         assert_eq!(understood(&["v2"]), None);
+    }
+
+    /// Regression test: responses of version v1beta1 were held to the rules of v1.
+    #[test]
+    fn a_v1beta1_response_needs_neither_a_type_nor_a_uid_nor_a_patch_type() {
+        let read = |answer: Value| read(&answer, "v1beta1", "u");
+        let response = json!({ "allowed": true, "patch": "W10=" });
+        let typed =
+            |version: &str, kind: &str| json!({ "apiVersion": version, "kind": kind, "response": response });
+        for answer in [
+            json!({ "response": response }),
+            typed("", ""),
+            typed("admission.k8s.io/v1beta1", "AdmissionReview"),
+        ] {
+            let verdict = read(answer.clone()).unwrap_or_else(|why| panic!("{answer}: {why}"));
+            assert_eq!((verdict.allowed, verdict.patch), (true, Some(b"[]".to_vec())));
+        }
+        assert_eq!(read(json!({})).unwrap_err(), "webhook response was absent");
+        for answer in [typed("admission.k8s.io/v1", "AdmissionReview"), typed("v1", "Status")] {
+            assert!(read(answer.clone()).is_err(), "{answer} cannot be decoded as a review of v1beta1");
+        }
     }
 
     #[test]

@@ -126,6 +126,15 @@ fn metadata_costs_in_proportion_to_its_size() {
             422,
         ),
         (
+            "deletion of an object with finalizers",
+            1_000,
+            |n| {
+                let now = json!({ "finalizers": list(n, |i| json!(format!("a.b/f{i}"))) });
+                then(metadata(now), Sent::delete(format!("{CONFIG_MAPS}/a"), &json!({})))
+            },
+            200,
+        ),
+        (
             "changed finalizers",
             250,
             |n| {

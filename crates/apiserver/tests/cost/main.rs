@@ -10,4 +10,5 @@ mod measure;
 mod builtin;
 mod changes;
 mod custom;
+mod garbage;
 mod queries;

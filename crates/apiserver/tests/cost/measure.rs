@@ -1,17 +1,16 @@
 //! Sends requests of two sizes to a server and compares what they cost.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
 use cpu_time::ThreadTime;
-use dogwatch_apiserver::auth::{Anonymous, Authenticator};
-use dogwatch_apiserver::cluster::{Cluster, Source};
-use dogwatch_apiserver::http::Service;
+use dogwatch_apiserver::{ApiServer, Controllers};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
+use tower::ServiceExt;
 
 /// The ratio of the two sizes. A cost that grows with the square of the size grows 64-fold.
 const RATIO: usize = 8;
@@ -101,22 +100,22 @@ struct Cost {
 
 /// A server without controllers.
 struct Server {
-    service: Service,
+    server: ApiServer,
     runtime: Runtime,
 }
 
 impl Server {
     fn start() -> Self {
-        static BOOTSTRAPPED: OnceLock<Cluster> = OnceLock::new();
-        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        let cluster = BOOTSTRAPPED.get_or_init(|| {
-            let cluster = Cluster::new(Source::seeded(1, "2026-01-02T03:04:05Z".parse().unwrap()));
-            runtime.block_on(cluster.bootstrap());
-            cluster
+        // The runtime of the first server is kept with it.
+        static FIRST: OnceLock<Server> = OnceLock::new();
+        let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let first = FIRST.get_or_init(|| {
+            let runtime = runtime();
+            let builder = ApiServer::builder().in_process().seed(1).controllers(Controllers::none());
+            Self { server: runtime.block_on(builder.start()).unwrap(), runtime }
         });
-        let cluster = cluster.fork();
-        let authenticator = Authenticator::new().anonymous(Anonymous::Admin);
-        Self { service: Service::new(Arc::new(cluster), authenticator), runtime }
+        let runtime = runtime();
+        Self { server: runtime.block_on(first.server.fork()).unwrap(), runtime }
     }
 
     /// Returns the code and the body of the response.
@@ -131,7 +130,7 @@ impl Server {
         }
         let request = request.body(Full::new(sent.body.clone())).unwrap();
         self.runtime.block_on(async {
-            let (parts, body) = self.service.respond(request, None).await.unwrap().into_parts();
+            let (parts, body) = self.server.service().oneshot(request).await.unwrap().into_parts();
             (parts.status.as_u16(), body.collect().await.unwrap().to_bytes())
         })
     }

@@ -96,7 +96,7 @@ impl Replica {
             .renew_deadline(RENEW)
             .retry_period(RETRY)
             .build()?;
-        let manager = manager.controller(controller).elect(elector.clone());
+        let manager = manager.controller(controller).leader_election(elector.clone());
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let mut task = JoinSet::new();

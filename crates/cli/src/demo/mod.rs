@@ -117,7 +117,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
         () = end => Ok(()),
         () = &mut ended => Ok(()),
     };
-    let mut summary = vec![("revision", server.cluster().store().revision().to_string())];
+    let mut summary = vec![("revision", server.revision().to_string())];
     summary.extend(tasks.iter().flat_map(|it| it.summary()));
     drop(tasks);
     context.informers.shut_down().await;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use dogwatch::Object;
-use dogwatch_apiserver::print::age;
+use dogwatch_apimachinery::print::age;
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 

@@ -1,10 +1,9 @@
 //! `dogwatch watch` against an in-process API server.
 
-use dogwatch::api::{DeleteParams, DynamicObject, Gvk, ResourceType, Scope};
+use dogwatch::api::{DeleteParams, DynamicObject, Gvk, Patch, PatchParams, ResourceType, Scope};
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 use dogwatch::{Api, Client};
 use dogwatch_apiserver::ApiServer;
-use dogwatch_apiserver::cluster::{ObjectRef, Writer};
 use dogwatch_apiserver::faults::Rule;
 use serde_json::{Value, json};
 
@@ -208,16 +207,12 @@ async fn a_slow_reader_gets_every_change() {
     assert_eq!(json.json().await["type"], "ADDED");
     assert_eq!(names.line().await, "configmap/second");
     // Nothing is read while the object changes.
-    let kind = server.cluster().catalog().kind("", "v1", "configmaps").expect("a built-in kind");
-    let key = dogwatch::ObjectKey::namespaced("default", "second");
+    let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
+    let maps = Api::<ConfigMap>::namespaced(client, "default");
     for at in 1..=CHANGES {
-        let change = |object: &mut Value| {
-            object["data"] = json!({ "at": at.to_string(), "padding": "x".repeat(200) });
-            true
-        };
-        let changed =
-            server.cluster().change(&ObjectRef::of(&kind, &key), &Writer::server("test"), change).await;
-        changed.expect("changed");
+        let data = json!({ "at": at.to_string(), "padding": "x".repeat(200) });
+        let patch = json!({ "data": data });
+        maps.patch("second", &PatchParams::default(), Patch::Merge(&patch)).await.expect("patched");
     }
     for at in 1..=CHANGES {
         let line = json.json().await;

@@ -69,6 +69,15 @@ use form::Form;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Parameters
+///
+/// Every request takes its parameters by reference, so that one value serves many requests. Writes
+/// always name them, as in client-go: whether a write is a dry run, and who its field manager is,
+/// should be visible where it is made. [`Self::get`] has none, because nearly all reads of one
+/// object use the defaults; [`Self::get_with`] takes them. [`Self::watch`] sends its request and is
+/// asynchronous; [`Self::watch_from`] sends nothing yet, and keeps its parameters for the requests
+/// that it will make, so it takes them by value.
 pub struct Api<K> {
     client: Client,
     resource: ResourceType,

@@ -87,8 +87,11 @@ impl TransportError {
         let error = error.into();
         let kind = TransportErrorKind::of(&*error);
         // RFC 9113, 6.8 and 8.7: a refused stream, and one above the last stream of a GOAWAY, was
-        // not processed. h2 reports the GOAWAY as a stream's error only in that case; other streams
-        // end with their connection.
+        // not processed. h2 0.4 returns the server's GOAWAY, whatever its reason, to requests of
+        // such streams and to requests that begin after it, which it does not send
+        // (`src/proto/streams/streams.rs`, `recv_go_away` and `ensure_no_conn_error`). Earlier
+        // streams go on after a GOAWAY; if the connection closes before they are answered, they
+        // fail with an I/O error and count as sent.
         let unprocessed = find::<h2::Error>(&*error).is_some_and(|it| {
             it.is_remote() && (it.is_go_away() || it.reason() == Some(h2::Reason::REFUSED_STREAM))
         });

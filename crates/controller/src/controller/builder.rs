@@ -123,10 +123,13 @@ impl ControllerBuilder<ObjectKey> {
     ///
     /// # Panics
     /// Panics if the controller was not created with [`Controller::of`], and so has no objects that
-    /// could own others.
+    /// could own others. The builder has one type for both, so that functions that configure
+    /// controllers accept either; the mistake shows at the first start of the program.
     pub fn owns<T: Owned>(self, watched: impl Into<Watched<T>>) -> Self {
-        let owner =
-            self.of.clone().expect("only a controller created with `for_` has objects that own others");
+        let owner = self
+            .of
+            .clone()
+            .expect("only a controller created with `Controller::of` has objects that own others");
         self.watches(watched, move |object: &T| controller_key(object, &owner))
     }
 }
@@ -143,8 +146,13 @@ impl<K: Key + fmt::Display> ControllerBuilder<K> {
     /// use a [finalizer](crate::Finalizer): an object that is deleted while its key moves may be in
     /// the cache of neither owner.
     ///
+    /// The new owner also reconciles the keys of its share that its own [streams](Self::reconcile_on)
+    /// have yielded, so the stream of every replica should yield all keys. It remembers the last
+    /// 100,000 distinct keys of its streams, or more; older ones wait until a stream yields them
+    /// again.
+    ///
     /// Every replica watches all objects. If the server can shard a list,
-    /// [`ShardMember::work_on_parts`] avoids that.
+    /// [`ShardMember::work_on_shards`] avoids that.
     pub fn sharded(mut self, member: &ShardMember) -> Self {
         self.shards = Some(Shards::new(member.clone(), |key: &K| key.to_string()));
         self.as_leader = false;
@@ -186,7 +194,7 @@ impl<K: Key> ControllerBuilder<K> {
     /// Also reconciles the keys of this stream, such as a channel or a timer, for triggers outside
     /// of the cluster. The stream is read as fast as it yields while the controller works; its end
     /// is not an error.
-    pub fn also_on(mut self, keys: impl Stream<Item = K> + Send + 'static) -> Self {
+    pub fn reconcile_on(mut self, keys: impl Stream<Item = K> + Send + 'static) -> Self {
         self.streams.push(Box::pin(keys));
         self
     }
@@ -243,7 +251,7 @@ impl<K: Key> ControllerBuilder<K> {
 
     /// Sets the time for queued and running reconciles to finish after a stop; then they are
     /// aborted. Defaults to 30 s.
-    pub fn grace(mut self, limit: Duration) -> Self {
+    pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
         self.settings.grace = limit;
         self
     }

@@ -253,10 +253,11 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         background.spawn(Arc::clone(&self.inner).guard());
         background.spawn(shards);
         for mut stream in std::mem::take(&mut *self.streams.lock()) {
-            let queue = self.inner.queue.clone();
+            let inner = Arc::clone(&self.inner);
             background.spawn(async move {
                 while let Some(key) = stream.next().await {
-                    queue.add(key);
+                    inner.shards.iter().for_each(|it| it.remember(&key));
+                    inner.queue.add(key);
                 }
             });
         }

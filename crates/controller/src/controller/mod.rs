@@ -10,6 +10,7 @@
 //! The `mod` lines below are in layer order.
 
 mod error;
+mod recent_keys;
 mod shards;
 mod worker;
 #[allow(clippy::module_inception, reason = "the main type has a file of its own name")]

@@ -17,7 +17,7 @@ use crate::action::{Action, Failure};
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::{Concerns, Context, Key, Reconciler};
-use crate::source::{Cache, Source};
+use crate::source::{Cache, LOW_PRIORITY, Source};
 
 /// The state that the workers of one controller share.
 pub(super) struct ControllerInner<K: Key, R> {
@@ -49,9 +49,12 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
     /// Reconciles keys until the queue is shut down and empty.
     pub(super) async fn work(self: Arc<Self>) {
         while let Some(item) = self.queue.take().await {
-            if self.abandoned.load(Ordering::Relaxed)
-                || self.shards.as_ref().is_some_and(|it| !it.admits(&item))
-            {
+            if self.abandoned.load(Ordering::Relaxed) {
+                continue;
+            }
+            if self.shards.as_ref().is_some_and(|it| !it.admits(&item)) {
+                // The failures here say nothing about the next time that the key is ours.
+                self.queue.forget(&item);
                 continue;
             }
             let attempt = self.queue.requeues(&item);
@@ -81,6 +84,9 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
             let (Some(shards), Some(mut changes)) = (&self.shards, changes) else { return };
             while changes.changed().await.is_ok() {
                 self.queue.add_all(shards.take_deferred());
+                // As for the objects of a replay, nothing happened to these keys.
+                let options = AddOptions { priority: LOW_PRIORITY, ..AddOptions::default() };
+                shards.streamed().into_iter().for_each(|it| self.queue.add_with(it, options));
                 self.sources.iter().for_each(|it| it.replay(&self.queue));
             }
         }
@@ -196,4 +202,97 @@ fn concerns<K: Key, R: Reconciler<K>>(inner: Weak<ControllerInner<K, R>>, key: K
 pub(crate) fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|it| (*it).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::poll;
+    use metrics::Counter;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::action::BoxError;
+    use crate::leader::clock::Clock;
+    use crate::sharding::{ShardMember, manual};
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    type Calls = Arc<Mutex<Vec<&'static str>>>;
+
+    /// A controller without caches, whose reconciles never end: its keys are those of objects that
+    /// were deleted, so nothing but the queue leads to them.
+    fn controller(
+        member: &ShardMember,
+    ) -> (Arc<ControllerInner<&'static str, impl Reconciler<&'static str>>>, Calls) {
+        let calls = Calls::default();
+        let recorded = Arc::clone(&calls);
+        let reconciler = move |key: &'static str, _: Context| {
+            recorded.lock().push(key);
+            std::future::pending::<Result<Action, BoxError>>()
+        };
+        let inner = ControllerInner {
+            name: "test".into(),
+            queue: WorkQueue::new(),
+            sources: Vec::new(),
+            needs: Vec::new(),
+            kinds: Arc::from([]),
+            reconciler,
+            guard: Guard::new(LEASE, Counter::noop()),
+            shards: Some(Shards::new(member.clone(), |it: &&'static str| (*it).to_owned())),
+            timeout: None,
+            metrics: ControllerMetrics::new("test", 1),
+            abandoned: AtomicBool::new(false),
+        };
+        (Arc::new(inner), calls)
+    }
+
+    /// The worker is not polled between the lapse of the lease and its renewal, as on a busy
+    /// runtime: the deferred keys are taken before the worker defers this one.
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_was_lost_and_regained_during_its_reconcile_is_reconciled_again() {
+        let clock = Clock::new();
+        let member = manual::member(clock.clone());
+        member.renew_until(clock.now() + LEASE);
+        let (inner, calls) = controller(&member);
+        let (mut work, mut follow) =
+            (pin!(Arc::clone(&inner).work()), pin!(Arc::clone(&inner).follow_shards()));
+        inner.queue.add("deleted");
+        assert!(poll!(work.as_mut()).is_pending() && poll!(follow.as_mut()).is_pending());
+        assert_eq!(*calls.lock(), ["deleted"]);
+
+        tokio::time::advance(2 * LEASE).await;
+        member.renew_until(clock.now() + LEASE);
+        assert!(poll!(follow.as_mut()).is_pending());
+        assert!(poll!(work.as_mut()).is_pending());
+        assert_eq!(*calls.lock(), ["deleted", "deleted"], "the key is lost");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_was_lost_during_its_reconcile_is_reconciled_when_it_comes_back() {
+        let clock = Clock::new();
+        let member = manual::member(clock.clone());
+        member.renew_until(clock.now() + LEASE);
+        let (inner, calls) = controller(&member);
+        let (mut work, mut follow) =
+            (pin!(Arc::clone(&inner).work()), pin!(Arc::clone(&inner).follow_shards()));
+        inner.queue.add("deleted");
+        assert!(poll!(work.as_mut()).is_pending() && poll!(follow.as_mut()).is_pending());
+        tokio::time::advance(2 * LEASE).await;
+        assert!(poll!(work.as_mut()).is_pending());
+        assert_eq!(*calls.lock(), ["deleted"], "no member owns the key");
+        // A key that arrives meanwhile is deferred too.
+        inner.queue.add("late");
+        assert!(poll!(work.as_mut()).is_pending());
+        assert_eq!(*calls.lock(), ["deleted"], "no member owns the key");
+
+        member.renew_until(clock.now() + LEASE);
+        assert!(poll!(follow.as_mut()).is_pending());
+        let others = pin!(Arc::clone(&inner).work());
+        assert!(poll!(work.as_mut()).is_pending() && poll!(others).is_pending());
+        let mut calls = calls.lock().clone();
+        calls.sort_unstable();
+        assert_eq!(calls, ["deleted", "deleted", "late"]);
+    }
 }

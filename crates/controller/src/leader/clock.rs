@@ -17,6 +17,9 @@ pub(crate) struct Clock {
     origin: Instant,
     #[cfg(test)]
     pub(crate) skew: Skew,
+    /// The number of readings so far, by all clones.
+    #[cfg(test)]
+    readings: std::sync::Arc<std::sync::atomic::AtomicU32>,
 }
 
 /// The deviation of a simulated clock from the true one.
@@ -31,6 +34,8 @@ pub(crate) struct Skew {
     pub(crate) wall: i64,
     /// Set when the time of day does not advance.
     pub(crate) frozen: bool,
+    /// The time that passes at each reading, as for a thread that is preempted between two of them.
+    pub(crate) per_reading: Duration,
 }
 
 impl Clock {
@@ -38,7 +43,15 @@ impl Clock {
         Self {
             origin: Instant::now(),
             #[cfg(test)]
-            skew: Skew { rate: 1.0, offset: Duration::ZERO, wall: 0, frozen: false },
+            skew: Skew {
+                rate: 1.0,
+                offset: Duration::ZERO,
+                wall: 0,
+                frozen: false,
+                per_reading: Duration::ZERO,
+            },
+            #[cfg(test)]
+            readings: std::sync::Arc::default(),
         }
     }
 }
@@ -66,7 +79,10 @@ impl Clock {
 #[cfg(test)]
 impl Clock {
     pub(crate) fn now(&self) -> Duration {
-        self.skew.offset + self.origin.elapsed().mul_f64(self.skew.rate)
+        let readings = self.readings.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.skew.offset
+            + self.origin.elapsed().mul_f64(self.skew.rate)
+            + self.skew.per_reading.saturating_mul(readings)
     }
 
     pub(crate) async fn sleep_until(&self, at: Duration) {

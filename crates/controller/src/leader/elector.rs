@@ -161,6 +161,11 @@ impl LeaderElector {
 
     /// Returns a receiver of the holder of the lease. It is updated every retry period while the
     /// election runs.
+    ///
+    /// It is tokio's receiver because the newest value is all there is to read, and a crate that
+    /// runs on tokio only hides nothing by wrapping it. An informer's
+    /// [`HealthWatch`](dogwatch_informer::HealthWatch) is a type of its own because it combines
+    /// several receivers, and its changes are a stream because each of them counts.
     pub fn leaders(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.shared.leaders()
     }

@@ -101,6 +101,7 @@ impl Parameters {
             offset: Duration::from_millis(random.random_range(0..1_000_000)),
             wall: random.random_range(-100_000..100_000),
             frozen: random.random_bool(0.1),
+            per_reading: Duration::ZERO,
         }
     }
 }

@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_secs(30);
 ///
 /// The manager shuts down when a signal arrives, or when a controller or task fails. It reports not
 /// ready; controllers drain their queues and tasks receive a stop; the lease is released; informers
-/// and endpoints end last. What has not ended after the [grace](Self::grace) period is aborted.
+/// and endpoints end last. What has not ended after the [grace](Self::shutdown_timeout) period is aborted.
 /// Dropping the future that runs the manager aborts everything at once; the lease then expires by
 /// itself.
 ///
@@ -63,7 +63,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// );
 /// manager
 ///     .controller(controller)
-///     .elect(LeaderElector::builder(client, "ingress-manager").build()?)
+///     .leader_election(LeaderElector::builder(client, "ingress-manager").build()?)
 ///     .serve(Endpoints::bind("0.0.0.0:8081").await?)
 ///     .run()
 ///     .await?;
@@ -129,7 +129,7 @@ impl Manager {
     /// `example.com/my-controller`.
     ///
     /// The manager writes the events with the client of its informers. At its end it stops the
-    /// controllers, and then writes what they have recorded, within the [grace](Self::grace)
+    /// controllers, and then writes what they have recorded, within the [grace](Self::shutdown_timeout)
     /// period. Must be called within a tokio runtime.
     ///
     /// # Errors
@@ -178,7 +178,7 @@ impl Manager {
     }
 
     /// Takes part in this election. Without one, everything runs at once.
-    pub fn elect(mut self, elector: LeaderElector) -> Self {
+    pub fn leader_election(mut self, elector: LeaderElector) -> Self {
         self.elector = Some(elector);
         self
     }
@@ -222,7 +222,7 @@ impl Manager {
 
     /// Sets the time for a shutdown. It should be shorter than the termination grace period of the
     /// process. Defaults to 30 s.
-    pub fn grace(mut self, limit: Duration) -> Self {
+    pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
         self.grace = limit;
         self
     }

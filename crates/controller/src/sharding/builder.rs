@@ -15,7 +15,7 @@ use super::member::ShardMember;
 use super::member_lease::MemberLease;
 use super::member_state::MemberState;
 use super::members::Members;
-use super::seat::{GROUP, MemberSeats, ServedSeats};
+use super::seat::{GROUP, MemberLeaseStore, ServedSeats};
 use super::view::View;
 use crate::leader::clock::Clock;
 use crate::leader::identity::{unique_identity, unique_instance};
@@ -53,7 +53,7 @@ pub struct ShardMemberBuilder {
 
 enum LeaseStore {
     Server(Api<Lease>),
-    Other(Arc<dyn MemberSeats>),
+    Other(Arc<dyn MemberLeaseStore>),
 }
 
 impl ShardMember {
@@ -66,7 +66,7 @@ impl ShardMember {
 
     /// Creates a builder for a member of a group whose Leases are stored elsewhere than on a
     /// server.
-    pub fn over(seats: impl MemberSeats, group: impl Into<String>) -> ShardMemberBuilder {
+    pub fn over(seats: impl MemberLeaseStore, group: impl Into<String>) -> ShardMemberBuilder {
         ShardMemberBuilder::new(LeaseStore::Other(Arc::new(seats)), group.into())
     }
 }
@@ -133,7 +133,7 @@ impl ShardMemberBuilder {
         let (false, Ok(group)) = (self.group.is_empty(), selector) else {
             return Err(InvalidElection::NoName);
         };
-        let seats: Arc<dyn MemberSeats> = match self.store {
+        let seats: Arc<dyn MemberLeaseStore> = match self.store {
             LeaseStore::Server(api) => Arc::new(ServedSeats { api, group }),
             LeaseStore::Other(seats) => seats,
         };

@@ -8,6 +8,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::member_lease::MemberLease;
 use super::member_state::MemberState;
+use super::ownership::KeyOwner;
 
 /// One of several replicas that shard keys. Clones refer to the same member.
 ///
@@ -77,6 +78,13 @@ impl ShardMember {
         self.shared.owns(key)
     }
 
+    /// Returns the owner of the key right now. Separate calls of [`Self::owns`] and
+    /// [`Self::is_settled`] may see different states.
+    pub(crate) fn owner(&self, key: &str) -> KeyOwner {
+        let now = self.shared.clock.now();
+        self.shared.lock().owner(&self.shared.me, key, now)
+    }
+
     /// Runs the work on a key for as long as we own it. Returns `None` if we do not, or no longer
     /// do. The work is then dropped, and only after that may another member take the key.
     pub async fn while_owning<F: Future>(&self, key: &str, work: F) -> Option<F::Output> {
@@ -107,7 +115,8 @@ impl ShardMember {
         }
     }
 
-    /// Returns a receiver that changes whenever we gain or lose keys: check all keys again then.
+    /// Returns a receiver that changes whenever we gain or lose keys: check all keys again then. The
+    /// number has no other meaning; a slow reader that misses some loses nothing.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changes.subscribe()
     }

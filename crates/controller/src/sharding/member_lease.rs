@@ -14,7 +14,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 
 use super::member_state::MemberState;
 use super::members::{Listed, Members, VIEW, all_act_on, view};
-use super::seat::MemberSeats;
+use super::seat::MemberLeaseStore;
 use super::view::View;
 use crate::leader::ElectionTiming;
 use crate::leader::record::{self, Entry};
@@ -26,7 +26,7 @@ const MAX_TURNS: usize = 4;
 
 /// Keeps the Lease of one member. It outlives a run; the next run continues where it ended.
 pub(super) struct MemberLease {
-    pub(super) seats: Arc<dyn MemberSeats>,
+    pub(super) seats: Arc<dyn MemberLeaseStore>,
     pub(super) shared: Arc<MemberState>,
     pub(super) name: String,
     /// Distinguishes this process from others with the same identity.

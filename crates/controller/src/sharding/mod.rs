@@ -20,7 +20,7 @@
 //! starts over, with a write and a read.
 //!
 //! If the server can shard a list itself, shards of a collection take the place of keys:
-//! [`ShardMember::work_on_parts`] hands them over like keys, and a [`ShardSelector`] is the
+//! [`ShardMember::work_on_shards`] hands them over like keys, and a [`ShardSelector`] is the
 //! parameter that requests one of them from the server. The `mod` lines below are in layer order.
 
 mod selector;
@@ -36,8 +36,12 @@ mod builder;
 mod shard_work;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+pub(crate) mod manual;
 
 pub use builder::ShardMemberBuilder;
 pub use member::ShardMember;
-pub use seat::MemberSeats;
+pub use seat::MemberLeaseStore;
 pub use selector::{ShardField, ShardSelector};
+
+pub(crate) use ownership::KeyOwner;

@@ -4,6 +4,17 @@ use std::time::Duration;
 
 use super::view::View;
 
+/// The owner of a key, as far as this member knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyOwner {
+    /// We own it.
+    Us,
+    /// All members agree on another owner.
+    Another,
+    /// The members do not agree on an owner, or our Lease has lapsed.
+    Unknown,
+}
+
 /// The keys that one member may treat as its own, until a time of its own clock.
 ///
 /// Invariant: a key for which `owns` returns true was ours in the last view that all members acted
@@ -30,6 +41,17 @@ impl Ownership {
     /// Returns true if we own the key now.
     pub(super) fn owns(&self, me: &str, key: &str, now: Duration) -> bool {
         now < self.until && !self.views.is_empty() && self.views.iter().all(|it| it.owner(key) == Some(me))
+    }
+
+    /// Returns the owner of the key.
+    pub(super) fn owner(&self, me: &str, key: &str, now: Duration) -> KeyOwner {
+        if self.owns(me, key, now) {
+            KeyOwner::Us
+        } else if self.is_settled(now) {
+            KeyOwner::Another
+        } else {
+            KeyOwner::Unknown
+        }
     }
 
     /// Records a renewal of our Lease, valid until this time. If the Lease had lapsed before, other
@@ -138,6 +160,9 @@ mod tests {
         ownership.settle(view(&["a"]));
         ownership.renewed(s(12), s(2));
         assert!(ownership.owns("a", &stays, s(11)) && !ownership.owns("a", &stays, s(12)));
+        let owner = |me, now| ownership.owner(me, &stays, now);
+        assert_eq!((owner("a", s(11)), owner("b", s(11))), (KeyOwner::Us, KeyOwner::Another));
+        assert_eq!((owner("a", s(12)), owner("b", s(12))), (KeyOwner::Unknown, KeyOwner::Unknown));
         assert_eq!(ownership.lapses(), 0);
         ownership.renewed(s(22), s(12));
         assert!(!ownership.owns("a", &stays, s(13)));

@@ -17,12 +17,12 @@ pub(super) const GROUP: &str = "sharding.dogwatch.dev/group";
 /// # use dogwatch_core::{DeleteParams, ListParams, Preconditions, WriteParams};
 /// # use futures_util::future::{BoxFuture, FutureExt};
 /// # use k8s_openapi::api::coordination::v1::Lease;
-/// use dogwatch_controller::sharding::{MemberSeats, ShardMember};
+/// use dogwatch_controller::sharding::{MemberLeaseStore, ShardMember};
 ///
 /// /// All Leases of a namespace that contains nothing else.
 /// struct Namespace(Api<Lease>);
 ///
-/// impl MemberSeats for Namespace {
+/// impl MemberLeaseStore for Namespace {
 ///     fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>> {
 ///         async { Ok(self.0.list_all(&ListParams::default()).await?.items) }.boxed()
 ///     }
@@ -56,7 +56,7 @@ pub(super) const GROUP: &str = "sharding.dogwatch.dev/group";
 /// # Ok(())
 /// # }
 /// ```
-pub trait MemberSeats: Send + Sync + 'static {
+pub trait MemberLeaseStore: Send + Sync + 'static {
     /// Returns the newest state of all Leases of the group. It must not come from a cache.
     fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>>;
 
@@ -77,7 +77,7 @@ pub(super) struct ServedSeats {
     pub(super) group: LabelSelector,
 }
 
-impl MemberSeats for ServedSeats {
+impl MemberLeaseStore for ServedSeats {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>> {
         Box::pin(async {
             let list = self.api.list(&ListParams::default().labels(self.group.clone())).await?;

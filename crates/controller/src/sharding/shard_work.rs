@@ -29,7 +29,7 @@ impl ShardMember {
     /// # use k8s_openapi::api::core::v1::Pod;
     /// # async fn example(client: Client, member: ShardMember) -> Result<(), dogwatch_controller::ControllerError> {
     /// member
-    ///     .work_on_parts(ShardField::Uid, 16, |part| {
+    ///     .work_on_shards(ShardField::Uid, 16, |part| {
     ///         let pods = SharedInformer::builder(Api::<Pod>::all(client.clone()))
     ///             .reflector(|it| it.shard(part.to_string()))
     ///             .build();
@@ -43,7 +43,7 @@ impl ShardMember {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn work_on_parts<F: Future>(
+    pub async fn work_on_shards<F: Future>(
         &self,
         field: ShardField,
         count: u32,

@@ -19,7 +19,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::{MemberSeats, ShardMember};
+use super::{MemberLeaseStore, ShardMember};
 use crate::leader::clock::{Clock, Skew};
 
 const SCHEDULES: u64 = 300;
@@ -130,7 +130,7 @@ impl Connection {
     }
 }
 
-impl MemberSeats for Connection {
+impl MemberLeaseStore for Connection {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>> {
         Box::pin(self.request(Request::List))
     }
@@ -219,6 +219,7 @@ async fn process(
         offset: Duration::from_millis(random.random_range(0..1_000_000)),
         wall: random.random_range(-100_000..100_000),
         frozen: random.random_bool(0.1),
+        per_reading: Duration::ZERO,
     };
     let member = ShardMember::over(connection, "group")
         .identity(format!("member-{who}"))

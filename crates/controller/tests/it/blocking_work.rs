@@ -113,7 +113,7 @@ async fn a_leader_that_overruns_fails_its_health_check_until_its_work_is_over() 
         .build()
         .expect("valid settings");
     let (blocking, controller) = BlockingReconcile::new(&maps);
-    let manager = Manager::new(client).controller(controller).elect(elector.clone());
+    let manager = Manager::new(client).controller(controller).leader_election(elector.clone());
     let running = tokio::spawn(manager.run_until(std::future::pending()));
     blocking.begun().await;
     assert!(elector.is_leader());

@@ -120,7 +120,7 @@ async fn a_child_that_came_and_went_between_two_lists_comes_back() {
     let faults = family.cluster.server.faults();
     faults.rule(Rule::on("watch").resource("secrets").pause());
     family.create_and_lose("a").await;
-    faults.expire(family.cluster.server.cluster());
+    family.cluster.server.expire_history();
     faults.cut_watches();
     faults.clear();
     tokio::time::sleep(60 * SECOND).await;

@@ -411,8 +411,8 @@ async fn a_stream_of_keys_that_panics_stops_the_controller() {
         panic!("the stream failed")
     });
     let controller = Controller::of(&cluster.informer())
-        .also_on(ended)
-        .also_on(keys)
+        .reconcile_on(ended)
+        .reconcile_on(keys)
         .build(crate::test_cluster::Recording(Calls::new()));
     let running = Running::new(controller);
     tokio::time::sleep(5 * SECOND).await;

@@ -43,7 +43,7 @@ impl Replica {
                 leading.add("led");
                 Ok::<_, String>(())
             })
-            .elect(elector.clone());
+            .leader_election(elector.clone());
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let task = tokio::spawn(async move { manager.run_until(stopped.cancelled()).await });
@@ -162,7 +162,7 @@ async fn a_loss_of_leadership_aborts_the_work_and_stops_the_manager() {
         }
     };
     let elector = LeaderElector::builder(cluster.client.clone(), "tested").build().expect("valid settings");
-    let manager = manager.controller(Controller::of(&maps).build(stuck)).elect(elector.clone());
+    let manager = manager.controller(Controller::of(&maps).build(stuck)).leader_election(elector.clone());
     let running = tokio::spawn(manager.run_until(std::future::pending()));
     tokio::time::sleep(5 * SECOND).await;
     assert!(elector.is_leader() && !calls.take().is_empty());
@@ -192,7 +192,7 @@ async fn a_leader_drains_its_queue_before_it_releases_the_lease() {
             Ok::<_, BoxError>(Action::Done)
         }
     };
-    let manager = manager.controller(Controller::of(&maps).build(slow)).elect(elector.clone());
+    let manager = manager.controller(Controller::of(&maps).build(slow)).leader_election(elector.clone());
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let running = tokio::spawn(async move { manager.run_until(stopped.cancelled()).await });

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_controller::{CancellationToken, Controller, Endpoints, Manager};
@@ -132,4 +133,37 @@ async fn a_silent_connection_blocks_nothing() {
     stop.cancel();
     running.await.expect("no panic").expect("clean shutdown");
     drop(silent);
+}
+
+/// Any client that reaches the address can open connections, and a liveness probe that fails
+/// restarts the process.
+#[tokio::test]
+async fn a_hundred_idle_connections_do_not_keep_probes_out() {
+    let cluster = TestCluster::with(&[]).await;
+    let endpoints = Endpoints::bind("127.0.0.1:0").await.expect("a free port");
+    let address = endpoints.local_addr().expect("bound");
+    let manager = Manager::new(cluster.client.clone()).serve(endpoints);
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let running = tokio::spawn(async move { manager.run_until(stopped.cancelled()).await });
+    let mut kept = Vec::new();
+    for _ in 0..100 {
+        let mut stream = TcpStream::connect(address).await.expect("connected");
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("written");
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.expect("a response");
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        kept.push(stream);
+    }
+    for probe in ["/healthz", "/readyz/ping"] {
+        // Shorter than the time after which an idle connection is closed anyway.
+        let answer = tokio::time::timeout(Duration::from_secs(20), get(address, probe)).await;
+        assert_eq!(answer.expect("the connection is accepted"), (200, "ok".to_owned()));
+    }
+    // The oldest connection gave way to the probe.
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(20), kept[0].read_to_end(&mut rest)).await;
+    ended.expect("the connection is closed").ok();
+    stop.cancel();
+    running.await.expect("no panic").expect("clean shutdown");
 }

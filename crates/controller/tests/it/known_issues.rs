@@ -18,7 +18,7 @@ async fn an_object_that_was_deleted_while_the_watch_was_down_is_reconciled() {
     calls.take();
     cluster.server.faults().pause();
     cluster.delete("a").await;
-    cluster.server.faults().expire(cluster.server.cluster());
+    cluster.server.expire_history();
     cluster.server.faults().resume();
     tokio::time::sleep(60 * SECOND).await;
     assert_eq!(calls.take(), ["a"]);
@@ -38,7 +38,7 @@ async fn a_new_list_reconciles_only_changed_objects() {
     for round in 1..4 {
         cluster.server.faults().pause();
         cluster.put("m07", &round.to_string()).await;
-        cluster.server.faults().expire(cluster.server.cluster());
+        cluster.server.expire_history();
         cluster.server.faults().resume();
         tokio::time::sleep(60 * SECOND).await;
         assert_eq!(calls.take(), ["m07"]);

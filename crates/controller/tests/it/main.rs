@@ -16,6 +16,7 @@ mod election;
 mod blocking_work;
 mod endpoints;
 mod storm;
+mod history_reset;
 mod in_process;
 mod elections;
 mod finalizers;

@@ -240,7 +240,7 @@ async fn no_controller_works_before_every_informer_is_synced() {
             let mut manager = manager.controller(controller);
             let elector = LeaderElector::builder(cluster.client.clone(), "tested").build().expect("valid");
             if leads {
-                manager = manager.elect(elector.clone());
+                manager = manager.leader_election(elector.clone());
             }
             let managed = Managed::new(manager);
             tokio::time::sleep(5 * SECOND).await;
@@ -269,7 +269,7 @@ async fn a_manager_stops_with_the_informer_of_a_controller_as_leader_and_as_stan
         let maps = manager.informer::<ConfigMap>();
         manager = manager.controller(Controller::of(&maps).named("x").build(Recording(calls.clone())));
         if elects {
-            manager = manager.elect(elector("us"));
+            manager = manager.leader_election(elector("us"));
         }
         let managed = Managed::new(manager);
         tokio::time::sleep(SECOND).await;
@@ -296,7 +296,7 @@ async fn duplicate_names_are_rejected_before_anything_starts() {
 #[tokio::test(start_paused = true)]
 async fn what_exceeds_the_grace_period_is_named_and_aborted() {
     let cluster = TestCluster::with(&["a"]).await;
-    let manager = manager(&cluster).grace(10 * SECOND);
+    let manager = manager(&cluster).shutdown_timeout(10 * SECOND);
     let maps = manager.informer::<ConfigMap>();
     let stuck = |_: ObjectKey, _| std::future::pending::<Result<Action, BoxError>>();
     let dropped = Arc::new(Mutex::new(()));

@@ -184,7 +184,7 @@ fn work(running: &Running, desk: &Arc<Desk>, who: &'static str, client: &Client)
     let (member, desk, client) = (running.member.clone(), Arc::clone(desk), client.clone());
     tokio::spawn(async move {
         let part = |part| desk.work_on(part, who, client.clone());
-        member.work_on_parts(ShardField::Uid, 8, part).await;
+        member.work_on_shards(ShardField::Uid, 8, part).await;
     })
 }
 
@@ -238,16 +238,29 @@ struct Replica {
 
 impl Replica {
     fn start(cluster: &TestCluster, identity: &str) -> Self {
+        Self::start_with(cluster, identity, &[], |_, _| Ok(Action::Done))
+    }
+
+    /// Starts a replica whose controller also reconciles the keys of a stream, which yields each
+    /// once.
+    fn start_with(
+        cluster: &TestCluster,
+        identity: &str,
+        streamed: &[String],
+        outcome: impl Fn(&ObjectKey, &Context) -> Result<Action, BoxError> + Send + Sync + 'static,
+    ) -> Self {
         let member = ShardMember::builder(cluster.client.clone(), "group").identity(identity).build();
         let (member, calls) = (member.expect("valid settings"), Calls::new());
         let (recorded, owner) = (calls.clone(), member.clone());
-        let reconcile = move |key: ObjectKey, _: Context| {
+        let reconcile = move |key: ObjectKey, context: Context| {
             assert!(owner.owns(key.as_str()), "another replica owns {key}");
             recorded.add(name(&key));
-            async { Ok::<_, BoxError>(Action::Done) }
+            std::future::ready(outcome(&key, &context))
         };
         let informer = SharedInformer::new(cluster.maps.clone());
-        let controller = Controller::of(&informer).sharded(&member).build(reconcile);
+        let keys: Vec<_> = streamed.iter().map(|it| ObjectKey::namespaced("default", it)).collect();
+        let controller = Controller::of(&informer).reconcile_on(futures_util::stream::iter(keys));
+        let controller = controller.sharded(&member).build(reconcile);
         let (stop, stopped) = oneshot::channel::<()>();
         let running = member.clone();
         let task = tokio::spawn(async move { running.run_until(async { drop(stopped.await) }).await });
@@ -298,5 +311,70 @@ async fn each_key_of_a_sharded_controller_is_reconciled_by_its_owner() {
     tokio::time::sleep(HOUR).await;
     let reconciled = first.calls.take_sorted();
     assert!(theirs[1..].iter().all(|it| reconciled.contains(it)), "{reconciled:?}");
+    first.stop().await;
+}
+
+/// No object of a cache maps to these keys, so the objects do not bring them back.
+#[tokio::test(start_paused = true)]
+async fn a_replica_reconciles_the_keys_of_its_stream_when_it_gains_them() {
+    let cluster = TestCluster::with(&[]).await;
+    let names: Vec<_> = (0..10).map(|it| format!("streamed-{it}")).collect();
+    let start = |identity: &str| Replica::start_with(&cluster, identity, &names, |_, _| Ok(Action::Done));
+    let distinct = |replica: &Replica| {
+        let mut names = replica.calls.take_sorted();
+        names.dedup();
+        names
+    };
+    let first = start("first");
+    tokio::time::sleep(30 * SECOND).await;
+    assert_eq!(first.calls.take_sorted(), names, "a single replica owns all keys");
+
+    let second = start("second");
+    tokio::time::sleep(60 * SECOND).await;
+    let owned: Vec<_> =
+        names.iter().filter(|it| second.member.owns(&format!("default/{it}"))).cloned().collect();
+    assert!(!owned.is_empty() && owned.len() < names.len(), "{owned:?}");
+    assert_eq!(distinct(&second), owned);
+    first.calls.take();
+
+    second.stop().await;
+    tokio::time::sleep(120 * SECOND).await;
+    assert_eq!(distinct(&first), names, "it lost some of them, and has them again");
+
+    let second = start("second");
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(distinct(&second), owned);
+    first.stop().await;
+    tokio::time::sleep(120 * SECOND).await;
+    assert_eq!(distinct(&second), names, "its stream yielded the others before it owned them");
+    second.stop().await;
+}
+
+/// The rate limiter would otherwise keep an entry for every key that ever failed here, and a key
+/// that returns would wait as long as after its last failure.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_moves_to_another_replica_leaves_no_failures_behind() {
+    let names: Vec<_> = (0..10).map(|it| format!("map-{it}")).collect();
+    let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let attempts = Arc::new(Mutex::new(BTreeMap::<String, Vec<u32>>::new()));
+    let seen = Arc::clone(&attempts);
+    let first = Replica::start_with(&cluster, "first", &[], move |key, context| {
+        seen.lock().unwrap().entry(name(key)).or_default().push(context.attempt());
+        Err("on purpose".into())
+    });
+    tokio::time::sleep(30 * SECOND).await;
+    let second = Replica::start(&cluster, "second");
+    tokio::time::sleep(120 * SECOND).await;
+    let moved: Vec<_> =
+        names.iter().filter(|it| second.member.owns(&format!("default/{it}"))).cloned().collect();
+    assert!(!moved.is_empty() && moved.len() < names.len(), "{moved:?}");
+    attempts.lock().unwrap().clear();
+    second.stop().await;
+    tokio::time::sleep(60 * SECOND).await;
+    let attempts = std::mem::take(&mut *attempts.lock().unwrap());
+    for (name, attempts) in &attempts {
+        assert_eq!(attempts[0] == 0, moved.contains(name), "{name}: {attempts:?}");
+    }
+    assert!(moved.iter().all(|it| attempts.contains_key(it)), "{attempts:?}");
     first.stop().await;
 }

@@ -59,7 +59,7 @@ async fn reconciles_that_exceed_the_grace_period_are_aborted_and_reported() {
     let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let calls = Calls::new();
     let limit = Duration::from_millis(2500);
-    let running = Running::new(slow(&cluster, &calls, |it| it.workers(2).grace(limit)));
+    let running = Running::new(slow(&cluster, &calls, |it| it.workers(2).shutdown_timeout(limit)));
     settle().await;
     let error = running.stop().await.expect_err("the work takes five seconds").to_string();
     assert_eq!(
@@ -199,7 +199,7 @@ async fn maximum_durations_are_accepted() {
     let (maps, without_end) = (cluster.informer(), Duration::MAX);
     let controller = Controller::of(&maps)
         .sync_timeout(without_end)
-        .grace(without_end)
+        .shutdown_timeout(without_end)
         .reconcile_timeout(without_end)
         .consistency_wait(without_end);
     let running =

@@ -158,7 +158,7 @@ async fn keys_of_a_stream_are_reconciled_too() {
     let (calls, maps) = (Calls::new(), cluster.informer());
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let stream = futures_util::stream::poll_fn(move |cx| receiver.poll_recv(cx));
-    let running = Running::new(Controller::of(&maps).also_on(stream).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(&maps).reconcile_on(stream).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a"]);
     for name in ["x", "a", "x"] {

@@ -76,7 +76,7 @@ async fn write_all(api: &Api<ConfigMap>, numbers: impl Iterator<Item = usize>, t
 /// Waits until every map in the cache, which follows the server, is copied.
 async fn converged(informer: &SharedInformer<ConfigMap>, server: &ApiServer) {
     loop {
-        let version = server.cluster().store().revision().to_string();
+        let version = server.revision().to_string();
         let snapshot = informer.store().snapshot();
         if snapshot.iter().all(|it| is_copied(it)) && informer.store().version().as_str() == version {
             return;
@@ -109,7 +109,7 @@ async fn storm(objects: usize) {
     let server = server.start().await.expect("started");
     let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
     let api = Api::<ConfigMap>::default_namespaced(client.clone());
-    let first = server.cluster().store().revision();
+    let first = server.revision();
     inject_faults(&server);
 
     let maps = InformerFactory::new(client).namespace("default").get::<ConfigMap>();
@@ -122,7 +122,7 @@ async fn storm(objects: usize) {
     converged(&maps, &server).await;
     for (round, text) in ["1", "2"].into_iter().enumerate() {
         write_all(&api, (round..objects).step_by(10), text).await;
-        server.faults().expire(server.cluster());
+        server.expire_history();
         converged(&maps, &server).await;
         server.faults().cut_watches();
     }
@@ -130,7 +130,7 @@ async fn storm(objects: usize) {
     running.stop().await.expect("clean shutdown");
 
     assert_eq!(maps.store().len(), objects);
-    let changes = objects + usize::try_from(server.cluster().store().revision() - first).unwrap();
+    let changes = objects + usize::try_from(server.revision() - first).unwrap();
     let calls = calls.load(Ordering::Relaxed);
     let tally = server.faults().tally();
     let relists = maps.health().relists;
@@ -266,7 +266,7 @@ async fn family_storm(objects: usize, seed: u64) {
             85..90 => server.faults().pause(),
             90..95 => server.faults().resume(),
             95..97 => server.faults().cut_watches(),
-            97..98 => drop(server.faults().expire(server.cluster())),
+            97..98 => drop(server.expire_history()),
             _ => tokio::time::sleep(SECOND.mul_f64(random.random::<f64>())).await,
         }
     }

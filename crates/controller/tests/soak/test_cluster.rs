@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
-use dogwatch_apiserver::http::Service;
-use dogwatch_apiserver::serving::InProcess;
+use dogwatch_apiserver::{InProcess, Service};
 use dogwatch_client::{Api, Client, Error, HttpStack, RequestBody};
 use dogwatch_controller::{Action, BoxError, Context, Controller, ControllerError, Reconciler};
 use dogwatch_core::{DeleteParams, Header, LabelSelector, ListParams, Object, ObjectKey, View, WriteParams};
@@ -262,7 +261,7 @@ pub(crate) async fn play(schedule: &Schedule) -> Outcome {
         let outcome = cluster.perform(step).await;
         record(|| {
             let error = outcome.err().map_or_else(|| "fine".to_owned(), |it| it.to_string());
-            format!("{error}, at version {}", cluster.server.cluster().store().revision())
+            format!("{error}, at version {}", cluster.server.revision())
         });
     }
     record(|| "step settle".to_owned());
@@ -342,7 +341,7 @@ impl TestCluster {
             }
             Step::Fault(rule) => drop(self.server.faults().rule((**rule).clone())),
             Step::CutWatches => self.server.faults().cut_watches(),
-            Step::Expire => drop(self.server.faults().expire(self.server.cluster())),
+            Step::Expire => drop(self.server.expire_history()),
             Step::Pause => self.server.faults().pause(),
             Step::Clear => self.server.faults().clear(),
             Step::RestartController => self.restart_controller().await,

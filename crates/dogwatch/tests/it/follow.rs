@@ -34,7 +34,7 @@ struct Followed {
 type Trigger = fn(&ApiServer);
 
 fn expire(server: &ApiServer) {
-    server.faults().expire(server.cluster());
+    server.expire_history();
 }
 
 async fn start() -> (ApiServer, Api<ConfigMap>) {
@@ -181,7 +181,7 @@ async fn a_follower_survives_all_faults_at_once() {
         |server| server.faults().drop_watches(),
         |server| server.faults().bookmark_now(),
         |server| {
-            server.faults().compact(server.cluster());
+            server.compact_history();
         },
         |server| server.faults().pause(),
         |server| server.faults().resume(),

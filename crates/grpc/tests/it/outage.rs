@@ -96,7 +96,7 @@ async fn calls_continue_while_an_expired_history_is_listed_again_slowly() {
     let slow = |cluster: &TestCluster| {
         let slow = Rule::on("list").or("watch").delay(Duration::from_secs(90));
         let rule = cluster.server.faults().rule(slow);
-        cluster.server.faults().expire(cluster.server.cluster());
+        cluster.server.expire_history();
         rule
     };
     call_during(slow, None).await;

@@ -42,7 +42,7 @@ fn disturb(cluster: &TestCluster, dice: &mut StdRng) {
         0 => faults.drop_watches(),
         1 => faults.cut_watches(),
         2 => {
-            faults.expire(cluster.server.cluster());
+            cluster.server.expire_history();
         }
         3 => {
             faults.rule(Rule::on("watch").times(2).refuse(500));

@@ -55,7 +55,7 @@ async fn an_expired_history_is_listed_again() {
     cluster.server.faults().pause();
     cluster.delete_slice("web-2").await;
     cluster.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.4 d"]).await;
-    cluster.server.faults().expire(cluster.server.cluster());
+    cluster.server.expire_history();
     cluster.server.faults().resume();
     let set = until(&mut watch, "10.0.0.1:80 10.0.0.4:80").await;
     assert_eq!(set.generation, 2, "there should be no set in between");
@@ -71,7 +71,7 @@ async fn the_old_endpoints_stay_while_a_new_list_is_slow() {
     let slow = cluster.server.faults().rule(slow);
     cluster.slice("web", "web-1", &["=80"], &["10.0.0.2 b"]).await;
     until(&mut watch, "10.0.0.2:80").await;
-    cluster.server.faults().expire(cluster.server.cluster());
+    cluster.server.expire_history();
     cluster.slice("web", "web-1", &["=80"], &["10.0.0.3 c"]).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!((describe(&watch.current()), slow.fired() > 0), ("10.0.0.2:80".to_owned(), true));

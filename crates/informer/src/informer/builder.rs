@@ -291,8 +291,8 @@ impl<T: Object> InformerBuilder<T> {
             }
         }
         let coverage = Coverage::new(&self.sources, &options);
-        let feed = |source| Feed::new(source, options.clone(), self.queue_capacity);
-        let feeds: Vec<_> = self.sources.into_iter().map(feed).collect();
+        let feed = |(source, rewinds)| Feed::new(source, options.clone(), self.queue_capacity, rewinds);
+        let feeds: Vec<_> = self.sources.into_iter().zip(writer.rewind_counts()).map(feed).collect();
         let healths = CombinedHealth::new(feeds.iter().map(Feed::health).collect());
         let members = HandlerContext::new(InformerMetrics::new(&name, &resource), self.resync_every);
         let fan_out = FanOut::new(members.hasher.clone());

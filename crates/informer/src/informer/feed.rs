@@ -17,6 +17,7 @@ use crate::health_watch::{ReflectorHealth, final_health};
 use crate::list_watch::ListWatch;
 use crate::queue::{DeltaQueue, DeltaReceiver};
 use crate::reflector::{Ended, Reflector, ReflectorOptions};
+use crate::rewind_count::RewindCount;
 
 /// Feeds the store with one collection, or with one namespace of it.
 pub(super) struct Feed<T> {
@@ -24,6 +25,8 @@ pub(super) struct Feed<T> {
     options: ReflectorOptions<T>,
     /// The capacity of the queue.
     capacity: usize,
+    /// The count that its reflectors share with the store.
+    rewinds: RewindCount,
     state: State<T>,
     /// The health of its reflector, or of the last one.
     health: ReflectorHealth,
@@ -50,11 +53,18 @@ pub(super) enum ReflectorEnd {
 }
 
 impl<T: Object> Feed<T> {
-    pub(super) fn new(source: Arc<dyn ListWatch<T>>, options: ReflectorOptions<T>, capacity: usize) -> Self {
+    pub(super) fn new(
+        source: Arc<dyn ListWatch<T>>,
+        options: ReflectorOptions<T>,
+        capacity: usize,
+        rewinds: RewindCount,
+    ) -> Self {
         let (sender, receiver) = DeltaQueue::channel(capacity);
         let reflector = Reflector::new(Arc::clone(&source), options.clone(), sender);
+        let reflector = reflector.counting_rewinds(rewinds.clone());
         let health = reflector.published();
-        Self { source, options, capacity, state: State::Ready(Box::new(reflector), receiver), health }
+        let state = State::Ready(Box::new(reflector), receiver);
+        Self { source, options, capacity, rewinds, state, health }
     }
 
     /// Returns the health of its reflector, until [`Self::restart`] starts another one.
@@ -144,6 +154,7 @@ impl<T: Object> Feed<T> {
     pub(super) fn restart(&mut self) -> ReflectorHealth {
         let (sender, receiver) = DeltaQueue::channel(self.capacity);
         let reflector = Reflector::new(Arc::clone(&self.source), self.options.clone(), sender);
+        let reflector = reflector.counting_rewinds(self.rewinds.clone());
         let reflector = reflector.after(self.health.borrow().clone());
         self.health = reflector.published();
         self.state = State::Ready(Box::new(reflector), receiver);

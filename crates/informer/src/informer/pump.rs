@@ -202,10 +202,10 @@ impl<T: Object> Pump<T> {
     /// Removes all objects, as if an empty list had been received. A collection that was never
     /// synced stays so.
     fn clear(&mut self, state: &SharedState<T>, feed: usize) {
-        if let Some(version) = self.writer.reached(feed) {
-            let nothing = Delta::End { version, unreadable: Vec::new() };
-            self.process(state, feed, &mut vec![Delta::Begin, nothing]);
-        }
+        let mut changes = Vec::new();
+        self.writer.clear(feed, &mut changes);
+        self.fan_out.publish(changes);
+        state.members.metrics.version(&state.store.version());
     }
 
     fn restart(&mut self, state: &SharedState<T>) {

@@ -21,10 +21,12 @@ use super::metrics::ReflectorMetrics;
 use super::options::{ReflectorOptions, Transform};
 use super::signals::{Command, Ended, Input, Moment};
 use crate::backoff::{MAX_WAIT, instant_after};
+use crate::delta::Delta;
 use crate::health::{Health, Problem};
 use crate::health_watch::{HealthSender, HealthWatch, ReflectorHealth};
 use crate::list_watch::ListWatch;
 use crate::queue::DeltaSender;
+use crate::rewind_count::RewindCount;
 
 /// The number of undecodable objects that are logged as warnings; further ones are logged at debug
 /// level.
@@ -77,6 +79,7 @@ pub struct Reflector<T> {
     machine: Machine,
     sender: DeltaSender<T>,
     health: HealthSender,
+    rewinds: RewindCount,
 }
 
 impl<T: Object> Reflector<T> {
@@ -87,7 +90,8 @@ impl<T: Object> Reflector<T> {
         let name = options.name.unwrap_or_else(|| named(source.resource()));
         let rng = StdRng::seed_from_u64(options.seed.unwrap_or_else(rand::random));
         let (resync, transform) = (options.resync, options.transform);
-        Self { source, name, resync, transform, rng, machine, sender, health: HealthSender::new() }
+        let (health, rewinds) = (HealthSender::new(), RewindCount::default());
+        Self { source, name, resync, transform, rng, machine, sender, health, rewinds }
     }
 
     /// Continues where another reflector of the same collection ended: its counters continue, and
@@ -98,6 +102,11 @@ impl<T: Object> Reflector<T> {
         self.machine.continue_after(ended);
         self.health.publish(self.machine.tracker.health());
         self
+    }
+
+    /// Counts its rewinds in this counter.
+    pub(crate) fn counting_rewinds(self, rewinds: RewindCount) -> Self {
+        Self { rewinds, ..self }
     }
 
     /// Returns a watch of its health, which can be created before it runs and read after it has
@@ -171,6 +180,10 @@ impl<T: Object> Running<T> {
             let idle = matches!(input, Input::Silence(_) | Input::ResyncDue);
             let at = Moment { now: Instant::now(), chance: self.reflector.rng.random() };
             self.reflector.machine.step(at, input, &mut commands);
+            // Counted before anything is sent: while the queue is full, readers of the store must
+            // know that its versions belong to the old history.
+            let rewinds = commands.iter().filter(|it| matches!(it, Command::Emit(Delta::Rewound)));
+            self.reflector.rewinds.add(rewinds.count() as u64);
             self.publish();
             let moves = commands.iter().any(|it| !matches!(it, Command::Emit(_) | Command::Measure(_)));
             for command in commands.drain(..) {

@@ -10,8 +10,9 @@ use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 use tokio::sync::Notify;
 
 use super::snapshot::Snapshot;
-use super::state::State;
+use super::state::{State, object_key};
 use crate::index::{Index, IndexError};
+use crate::rewind_count::RewindCount;
 
 /// A local cache of a collection that can be read from any task.
 ///
@@ -64,6 +65,45 @@ pub(super) struct StateCell<T> {
     write_lock: Mutex<()>,
     /// Notified at every new state.
     published: Notify,
+    /// The number of rewinds of each partition that is known so far. The lists that follow them may
+    /// not be in the state yet.
+    pub(super) rewinds: Box<[RewindCount]>,
+}
+
+/// The progress of a store, or of one namespace of it, through the history of the server: see
+/// [`Store::progress`].
+///
+/// ```
+/// use dogwatch_core::ResourceVersion;
+/// use dogwatch_informer::{Delta, StoreWriter};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// let list = |version: &str| {
+///     let version = ResourceVersion::new(version);
+///     [Delta::Begin, Delta::End { version, unreadable: Vec::new() }]
+/// };
+/// let mut writer = StoreWriter::<ConfigMap>::new();
+/// let store = writer.store();
+/// writer.apply(list("1000"), &mut Vec::new());
+/// // The server was restored from a backup, and counts from there.
+/// writer.apply([Delta::Rewound], &mut Vec::new());
+/// let progress = store.progress(None).expect("the store covers all namespaces");
+/// assert!(progress.is_rewound && progress.version == ResourceVersion::new("1000"));
+/// writer.apply(list("400"), &mut Vec::new());
+/// let progress = store.progress(None).expect("the store covers all namespaces");
+/// assert_eq!((progress.is_rewound, progress.rewinds), (false, 1));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreProgress {
+    /// The version up to which the contents are complete; unset until the initial list is.
+    pub version: ResourceVersion,
+    /// The number of times that the server's history was found to have been reset. Versions from
+    /// before and after a reset cannot be compared.
+    pub rewinds: u64,
+    /// True if the contents and the version still belong to a history from before the last reset.
+    /// False again from the end of the list that follows.
+    pub is_rewound: bool,
 }
 
 /// An error of waiting for a state of the store.
@@ -169,12 +209,30 @@ impl<T: Object> Store<T> {
     /// otherwise [`Self::version`]. It is unset until the initial list is complete, and `None` for
     /// a namespace that the store does not cover.
     pub fn version_at(&self, key: &ObjectKey) -> Option<ResourceVersion> {
+        self.progress(Some(key)).map(|it| it.version)
+    }
+
+    /// Returns the progress of the store for this key, or as a whole: its version, and whether that
+    /// version can be compared with those that the server returns now.
+    ///
+    /// If several namespaces are read separately, the progress for a key is that of its namespace,
+    /// and `None` for a namespace that the store does not cover. A reset of the server's history is
+    /// known as soon as the reflector has noticed it, even while changes wait for a slow handler
+    /// and the store still shows the old history.
+    pub fn progress(&self, key: Option<&ObjectKey>) -> Option<StoreProgress> {
+        // The state is read before the counts: if the reflector notices a reset in between, the
+        // state does not pass for one of the new history.
         let state = self.cell.state.load();
-        if state.parts.is_empty() {
-            return Some(state.version.clone());
-        }
-        let part = state.parts.iter().find(|(prefix, _)| key.as_str().as_bytes().starts_with(prefix));
-        part.map(|(_, version)| version.clone())
+        let (version, shown, rewinds) = match key {
+            Some(key) if !state.parts.is_empty() => {
+                let key = key.as_str().as_bytes();
+                let index = state.parts.iter().position(|it| key.starts_with(&it.prefix))?;
+                let part = &state.parts[index];
+                (&part.version, part.rewinds, self.cell.rewinds[index].get())
+            }
+            _ => (&state.version, state.rewinds, self.cell.known_rewinds()),
+        };
+        Some(StoreProgress { version: version.clone(), rewinds, is_rewound: shown < rewinds })
     }
 
     /// Waits for the next state that is published after this call, not after the first poll: a
@@ -193,12 +251,12 @@ impl<T: Object> Store<T> {
     /// objects exist, and the store shows an older state of each of them, or none. Usually there
     /// are none.
     pub fn unreadable(&self) -> Vec<ObjectKey> {
-        self.cell.state.load().unreadable.keys().cloned().collect()
+        self.cell.state.load().unreadable.walk().map(|(key, _)| object_key(key)).collect()
     }
 
     /// Returns true if the newest state of the object with this key could not be decoded.
     pub fn is_unreadable(&self, key: &ObjectKey) -> bool {
-        self.cell.state.load().unreadable.contains_key(key)
+        self.cell.state.load().unreadable.get(key.as_str().as_bytes()).is_some()
     }
 
     /// Returns the number of times that an index function has panicked. Each time, one object is
@@ -266,8 +324,9 @@ impl<T: Object> Store<T> {
     ///
     /// With the version that a write returned, a caller reads its own writes. An unset version is
     /// reached by the initial list. Only versions of the store's own resource type may be passed.
-    /// If the server's history is reset, the version may not be reached for a long time: the wait
-    /// continues until the server has passed it again, so set a deadline.
+    /// If the server's history is reset, no version counts as reached until the store shows the new
+    /// history, and a version of the old one may not be reached for a long time: the wait continues
+    /// until the server has passed it again, so set a deadline.
     ///
     /// # Errors
     /// Returns an error if the store is closed before that, if the versions cannot be compared
@@ -283,11 +342,14 @@ impl<T: Object> Store<T> {
             }
             let reached = match version.compare(&state.version) {
                 _ if version.is_unset() => return Some(Ok(())),
+                // The store's version is of another history. The list of the new one wakes the
+                // task.
+                _ if state.rewinds < self.cell.known_rewinds() => return None,
                 _ if *version == state.version => true,
                 Some(order) => order.is_le(),
                 None => return Some(Err(WaitError::Incomparable)),
             };
-            let readable = || !state.unreadable.values().any(|it| it == version);
+            let readable = || !state.unreadable.walk().any(|(_, it)| it == version);
             reached.then(|| if readable() { Ok(()) } else { Err(WaitError::Unreadable) })
         })
         .await
@@ -319,8 +381,19 @@ impl<T: Object> Store<T> {
 }
 
 impl<T: Object> StateCell<T> {
-    pub(super) fn new() -> Self {
-        Self { state: ArcSwap::default(), write_lock: Mutex::default(), published: Notify::new() }
+    /// Creates the cell of a store with this many partitions.
+    pub(super) fn new(partitions: usize) -> Self {
+        Self {
+            state: ArcSwap::default(),
+            write_lock: Mutex::default(),
+            published: Notify::new(),
+            rewinds: (0..partitions).map(|_| RewindCount::default()).collect(),
+        }
+    }
+
+    /// Returns the number of rewinds that are known, over all partitions.
+    fn known_rewinds(&self) -> u64 {
+        self.rewinds.iter().map(RewindCount::get).sum()
     }
 
     /// Waits for the right to make the next state.

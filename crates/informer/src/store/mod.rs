@@ -23,6 +23,6 @@ mod snapshot;
 mod handle;
 mod writer;
 
-pub use handle::{Store, WaitError};
+pub use handle::{Store, StoreProgress, WaitError};
 pub use snapshot::{Page, Snapshot};
 pub use writer::StoreWriter;

@@ -30,6 +30,8 @@ pub(super) struct Relist<T> {
     /// first undone, which is rare. Without it, scanning `staged` made a list with many deletions
     /// take quadratic time.
     places: Option<HashMap<ObjectKey, Vec<usize>>>,
+    /// The number of rewinds before the list began.
+    pub(super) rewinds: u64,
     /// Set if equal versions do not prove equal states.
     rewound: bool,
     /// Set if an object that the list lacks may exist nevertheless.
@@ -49,10 +51,12 @@ pub(super) enum Staged<T> {
 }
 
 impl<T: Object> Relist<T> {
-    pub(super) fn new(held: &State<T>, range: &KeyRange, rewound: bool) -> Self {
+    /// Begins a list after this many rewinds. The held objects were listed after `held_rewinds`.
+    pub(super) fn new(held: &State<T>, range: &KeyRange, rewinds: u64, held_rewinds: u64) -> Self {
         let seen = vec![0; held.count(range).div_ceil(64)];
         let (staged, range) = (Vec::new(), range.clone());
-        Self { range, seen, staged, places: None, rewound, infers_nothing: false }
+        let rewound = rewinds != held_rewinds;
+        Self { range, seen, staged, places: None, rewinds, rewound, infers_nothing: false }
     }
 
     /// Keeps the objects that the list lacks: one of them may be the object whose name could not be

@@ -4,7 +4,6 @@
 //! A published state never changes; the writer edits a clone, which shares everything that stays
 //! the same.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
@@ -22,9 +21,11 @@ pub(super) struct State<T> {
     pub(super) indexes: Vec<Indexed<T>>,
     /// Unset until the initial list is complete.
     pub(super) version: ResourceVersion,
-    /// The version of each namespace, with the prefix of its keys, if several namespaces are
-    /// written separately. Empty if all keys are written together.
-    pub(super) parts: Arc<[(KeyBuffer, ResourceVersion)]>,
+    /// The number of rewinds before the lists that are shown, over all partitions.
+    pub(super) rewinds: u64,
+    /// The progress of each namespace, if several namespaces are written separately. Empty if all
+    /// keys are written together.
+    pub(super) parts: Arc<[Part]>,
     /// Set once an initial list was complete.
     pub(super) synced: bool,
     /// Set when the writer was dropped.
@@ -33,7 +34,17 @@ pub(super) struct State<T> {
     pub(super) index_panics: u64,
     /// The objects whose newest state could not be decoded, by key, with the version of that state.
     /// The version is unset if the list did not give one.
-    pub(super) unreadable: Arc<BTreeMap<ObjectKey, ResourceVersion>>,
+    pub(super) unreadable: Tree<ResourceVersion>,
+}
+
+/// The progress of a namespace that is written separately.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// The prefix of its keys.
+    pub(super) prefix: KeyBuffer,
+    pub(super) version: ResourceVersion,
+    /// The number of rewinds before the list that is shown.
+    pub(super) rewinds: u64,
 }
 
 /// An index and its entries.
@@ -113,15 +124,16 @@ impl<T: Object> State<T> {
 
     /// Records whether the newest state of an object could not be decoded (`Some`) or was decoded
     /// (`None`). Returns true if that changes anything.
-    pub(super) fn set_unreadable(&mut self, key: &ObjectKey, version: Option<ResourceVersion>) -> bool {
+    pub(super) fn set_unreadable(&mut self, key: &[u8], version: Option<ResourceVersion>) -> bool {
         match version {
             Some(version) => {
-                Arc::make_mut(&mut self.unreadable).insert(key.clone(), version);
-                true
+                let changes = self.unreadable.get(key) != Some(&version);
+                if changes {
+                    self.unreadable.insert(key, version);
+                }
+                changes
             }
-            None => {
-                self.unreadable.contains_key(key) && Arc::make_mut(&mut self.unreadable).remove(key).is_some()
-            }
+            None => self.unreadable.remove(key).is_some(),
         }
     }
 
@@ -133,10 +145,20 @@ impl<T: Object> State<T> {
             if old == new {
                 continue;
             }
-            old.iter().filter(|it| !new.contains(it)).for_each(|it| postings.remove(it, key));
-            new.iter().filter(|it| !old.contains(it)).for_each(|it| postings.insert(it, key));
+            difference(&old, &new).for_each(|it| postings.remove(it, key));
+            difference(&new, &old).for_each(|it| postings.insert(it, key));
         }
     }
+}
+
+/// Returns the values that are in the first list and not in the second. Both are sorted and without
+/// duplicates.
+fn difference<'v, V: Ord>(values: &'v [V], others: &'v [V]) -> impl Iterator<Item = &'v V> {
+    let mut others = others.iter().peekable();
+    values.iter().filter(move |it| {
+        while others.next_if(|other| other < it).is_some() {}
+        others.next_if_eq(it).is_none()
+    })
 }
 
 /// Returns the values of an object. If the index function panics, logs and counts that and returns
@@ -156,11 +178,12 @@ impl<T> Default for State<T> {
             objects: Tree::default(),
             indexes: Vec::new(),
             version: ResourceVersion::UNSET,
+            rewinds: 0,
             parts: Arc::default(),
             synced: false,
             closed: false,
             index_panics: 0,
-            unreadable: Arc::default(),
+            unreadable: Tree::default(),
         }
     }
 }
@@ -171,11 +194,12 @@ impl<T> Clone for State<T> {
             objects: self.objects.clone(),
             indexes: self.indexes.clone(),
             version: self.version.clone(),
+            rewinds: self.rewinds,
             parts: Arc::clone(&self.parts),
             synced: self.synced,
             closed: self.closed,
             index_panics: self.index_panics,
-            unreadable: Arc::clone(&self.unreadable),
+            unreadable: self.unreadable.clone(),
         }
     }
 }
@@ -183,5 +207,56 @@ impl<T> Clone for State<T> {
 impl<T> Clone for Indexed<T> {
     fn clone(&self) -> Self {
         Self { index: self.index.clone(), postings: self.postings.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::cmp::Ordering;
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A value that counts its comparisons.
+    #[derive(Clone, Copy, Debug)]
+    struct Counted<'c>(u32, &'c Cell<usize>);
+
+    impl PartialEq for Counted<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            self.cmp(other).is_eq()
+        }
+    }
+
+    impl Eq for Counted<'_> {}
+
+    impl PartialOrd for Counted<'_> {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    impl Ord for Counted<'_> {
+        fn cmp(&self, other: &Self) -> Ordering {
+            self.1.set(self.1.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_difference_is_that_of_sets_and_compares_each_value_a_few_times(
+            values in prop::collection::btree_set(0u32..400, 0..200),
+            others in prop::collection::btree_set(0u32..400, 0..200),
+        ) {
+            let count = Cell::new(0);
+            let list = |of: &BTreeSet<u32>| of.iter().map(|it| Counted(*it, &count)).collect::<Vec<_>>();
+            let (left, right) = (list(&values), list(&others));
+            let found: Vec<_> = difference(&left, &right).map(|it| it.0).collect();
+            prop_assert_eq!(found, values.difference(&others).copied().collect::<Vec<_>>());
+            prop_assert!(count.get() <= 2 * (left.len() + right.len()), "{} comparisons", count.get());
+        }
     }
 }

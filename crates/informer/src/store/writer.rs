@@ -2,17 +2,17 @@
 //! changes.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 
-use super::handle::{StateCell, Store};
+use super::handle::{StateCell, Store, Transaction};
 use super::lookup::KeyRange;
 use super::relist::{Relist, Staged, is_same_object, is_same_state, usable_key};
-use super::state::{State, object_key};
+use super::state::{Part, State};
 use crate::change::{Change, Deleted};
 use crate::delta::Delta;
+use crate::rewind_count::RewindCount;
 
 /// The single owner of a store's contents. Dropping it closes the store; the last state stays
 /// readable.
@@ -67,9 +67,9 @@ struct Partition<T> {
     range: KeyRange,
     /// The list that is being received. While there is one, no object of the range changes.
     relist: Option<Relist<T>>,
-    /// Set if the server's history was reset: until a list ends, equal versions do not prove equal
-    /// states.
-    rewound: bool,
+    /// The number of times that the server's history was reset. If the shown list is from before
+    /// that, equal versions do not prove equal states.
+    rewinds: u64,
     /// The progress of this partition.
     progress: Progress,
 }
@@ -80,12 +80,14 @@ struct Progress {
     version: ResourceVersion,
     /// Set once a list was complete.
     synced: bool,
+    /// The number of rewinds before the list that is shown.
+    rewinds: u64,
 }
 
 impl<T> Partition<T> {
     fn new(namespace: Option<&str>) -> Self {
         let range = KeyRange::new(namespace);
-        Self { range, relist: None, rewound: false, progress: Progress::default() }
+        Self { range, relist: None, rewinds: 0, progress: Progress::default() }
     }
 }
 
@@ -93,7 +95,7 @@ impl<T: Object> StoreWriter<T> {
     /// Creates an empty store.
     #[expect(clippy::new_without_default, reason = "a default writer would be a store that is never filled")]
     pub fn new() -> Self {
-        Self { cell: Arc::new(StateCell::new()), partitions: vec![Partition::new(None)] }
+        Self { cell: Arc::new(StateCell::new(1)), partitions: vec![Partition::new(None)] }
     }
 
     /// Creates an empty store of several distinct namespaces, each of which is written separately:
@@ -102,8 +104,8 @@ impl<T: Object> StoreWriter<T> {
     /// The store is synced when all namespaces are. Its version is the oldest version of its
     /// namespaces, and unset until all are synced.
     pub fn of_namespaces<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
-        let partitions = namespaces.into_iter().map(|it| Partition::new(Some(it))).collect();
-        Self { cell: Arc::new(StateCell::new()), partitions }
+        let partitions: Vec<_> = namespaces.into_iter().map(|it| Partition::new(Some(it))).collect();
+        Self { cell: Arc::new(StateCell::new(partitions.len())), partitions }
     }
 
     /// Returns a handle for readers.
@@ -133,11 +135,13 @@ impl<T: Object> StoreWriter<T> {
         changes: &mut Vec<Change<T>>,
     ) {
         let mut transaction = self.cell.begin();
-        let Partition { range, relist, rewound, progress } = &mut self.partitions[partition];
+        let Partition { range, relist, rewinds, progress } = &mut self.partitions[partition];
         let mut edit = Edit { state: &mut transaction.next, range, progress, changes, touched: false };
         for delta in deltas {
             match (delta, &mut *relist) {
-                (Delta::Begin, relist) => *relist = Some(Relist::new(edit.state, edit.range, *rewound)),
+                (Delta::Begin, relist) => {
+                    *relist = Some(Relist::new(edit.state, edit.range, *rewinds, edit.progress.rewinds));
+                }
                 (Delta::Abort, relist) => *relist = None,
                 (Delta::Item(object) | Delta::Applied(object), Some(relist)) => {
                     relist.add(&edit.state.objects, object);
@@ -145,10 +149,7 @@ impl<T: Object> StoreWriter<T> {
                 (Delta::Deleted(object), Some(relist)) => relist.remove(&edit.state.objects, object),
                 (Delta::Dropped(key), Some(relist)) => relist.forget(&edit.state.objects, &key),
                 (Delta::End { version, unreadable }, relist) => match relist.take() {
-                    Some(relist) => {
-                        *rewound = false;
-                        edit.switch(relist, version, &unreadable);
-                    }
+                    Some(relist) => edit.switch(relist, version, &unreadable),
                     None => tracing::warn!(%version, "ignoring the end of a list that did not begin"),
                 },
                 (Delta::Item(object) | Delta::Applied(object), None) => edit.applied(object),
@@ -160,34 +161,61 @@ impl<T: Object> StoreWriter<T> {
                     tracing::warn!("ignoring an undecodable object that is out of order");
                 }
                 (Delta::Bookmark(version), None) => edit.move_to(&version),
-                (Delta::Rewound, _) => *rewound = true,
+                (Delta::Rewound, _) => {
+                    *rewinds = rewinds.saturating_add(1);
+                    self.cell.rewinds[partition].raise_to(*rewinds);
+                }
                 // The end of the list carries its version.
                 (Delta::Bookmark(_), Some(_)) | (Delta::Resync, _) => {}
             }
         }
         if edit.touched {
-            let all = self.partitions.iter().map(|it| &it.progress);
-            transaction.next.synced = all.clone().all(|it| it.synced);
-            transaction.next.version = match transaction.next.synced {
-                true => all.map(|it| &it.version).reduce(older).cloned().unwrap_or_default(),
-                false => ResourceVersion::UNSET,
-            };
-            if self.partitions.len() > 1 {
-                transaction.next.parts = self
-                    .partitions
-                    .iter()
-                    .map(|it| (it.range.from.clone(), it.progress.version.clone()))
-                    .collect();
-            }
-            transaction.publish();
+            publish(transaction, &self.partitions);
         }
     }
 
-    /// Returns the version that a namespace, given by its index, has reached; `None` until its
-    /// first list is complete.
-    pub(crate) fn reached(&self, partition: usize) -> Option<ResourceVersion> {
-        self.partitions.get(partition).filter(|it| it.progress.synced).map(|it| it.progress.version.clone())
+    /// Removes all objects of a namespace, given by its index, as if an empty list had been
+    /// received. One whose first list is not complete stays so, and one whose history was reset
+    /// still waits for a list of the new one.
+    pub(crate) fn clear(&mut self, partition: usize, changes: &mut Vec<Change<T>>) {
+        let mut transaction = self.cell.begin();
+        let Partition { range, relist, progress, .. } = &mut self.partitions[partition];
+        if !progress.synced {
+            return;
+        }
+        *relist = None;
+        let mut edit = Edit { state: &mut transaction.next, range, progress, changes, touched: false };
+        let (version, rewinds) = (edit.progress.version.clone(), edit.progress.rewinds);
+        let nothing = Relist::new(edit.state, edit.range, rewinds, rewinds);
+        edit.switch(nothing, version, &[]);
+        publish(transaction, &self.partitions);
     }
+
+    /// Returns the counts that the reflectors of the partitions share with the store, in order.
+    pub(crate) fn rewind_counts(&self) -> Vec<RewindCount> {
+        self.cell.rewinds.to_vec()
+    }
+}
+
+/// Publishes the edited state with the progress of all partitions.
+fn publish<T: Object>(mut transaction: Transaction<'_, T>, partitions: &[Partition<T>]) {
+    let next = &mut transaction.next;
+    let all = partitions.iter().map(|it| &it.progress);
+    next.synced = all.clone().all(|it| it.synced);
+    next.rewinds = all.clone().map(|it| it.rewinds).sum();
+    next.version = match next.synced {
+        true => all.map(|it| &it.version).reduce(older).cloned().unwrap_or_default(),
+        false => ResourceVersion::UNSET,
+    };
+    if partitions.len() > 1 {
+        let part = |it: &Partition<T>| Part {
+            prefix: it.range.from.clone(),
+            version: it.progress.version.clone(),
+            rewinds: it.progress.rewinds,
+        };
+        next.parts = partitions.iter().map(part).collect();
+    }
+    transaction.publish();
 }
 
 fn older<'v>(one: &'v ResourceVersion, other: &'v ResourceVersion) -> &'v ResourceVersion {
@@ -221,7 +249,7 @@ impl<T: Object> Edit<'_, T> {
         version: ResourceVersion,
         unreadable: &[(ObjectKey, ResourceVersion)],
     ) {
-        let initial = !self.progress.synced;
+        let (initial, rewinds) = (!self.progress.synced, relist.rewinds);
         for missed in relist.missing(&self.state.objects, unreadable) {
             let key = usable_key(&*missed).expect("held objects have keys");
             self.state.take(&key);
@@ -237,42 +265,36 @@ impl<T: Object> Edit<'_, T> {
                 Staged::Nothing => {}
             }
         }
-        *self.progress = Progress { version, synced: true };
+        *self.progress = Progress { version, synced: true, rewinds };
         self.touched = true;
     }
 
     /// Marks only these objects of the range as unreadable.
     fn forget_unreadable(&mut self, now: &[(ObjectKey, ResourceVersion)]) {
-        let range = self.range;
-        let known = &self.state.unreadable;
-        let is_here = |key: &ObjectKey| range.has(key.as_str().as_bytes());
-        if now.is_empty() && !known.keys().any(is_here) {
-            return;
+        let known = self.state.unreadable.clone();
+        for (key, _) in known.walk_from(&self.range.from).take_while(|(key, _)| self.range.has(key)) {
+            self.state.set_unreadable(key, None);
         }
-        let mut next: BTreeMap<_, _> = known
-            .iter()
-            .filter(|(key, _)| !is_here(key))
-            .map(|(key, it)| (key.clone(), it.clone()))
-            .collect();
         for (key, version) in now {
-            let version = if version.is_unset() { known.get(key) } else { Some(version) };
-            next.insert(key.clone(), version.cloned().unwrap_or_default());
+            let key = key.as_str().as_bytes();
+            if self.range.has(key) {
+                let version = if version.is_unset() { known.get(key) } else { Some(version) };
+                self.state.set_unreadable(key, Some(version.cloned().unwrap_or_default()));
+            }
         }
-        self.state.unreadable = Arc::new(next);
     }
 
     /// Records that the newest state of an object could not be decoded.
     fn unreadable(&mut self, key: &ObjectKey, version: ResourceVersion) {
-        if self.range.has(key.as_str().as_bytes()) {
+        let key = key.as_str().as_bytes();
+        if self.range.has(key) {
             self.touched |= self.state.set_unreadable(key, Some(version));
         }
     }
 
     /// Records that the newest state of an object was decoded, or that the object is deleted.
     fn readable(&mut self, key: &[u8]) {
-        if !self.state.unreadable.is_empty() {
-            self.touched |= self.state.set_unreadable(&object_key(key), None);
-        }
+        self.touched |= self.state.set_unreadable(key, None);
     }
 
     fn applied(&mut self, object: T) {

@@ -321,7 +321,7 @@ async fn several_namespaces_are_one_informer_and_a_relist_of_one_does_not_affect
 
     create(&client, "two", "b").await;
     create(&client, "three", "b").await;
-    server.faults().expire(server.cluster());
+    server.expire_history();
     create(&client, "one", "c").await;
     tokio::time::sleep(5 * PATIENCE).await;
     assert_eq!(names(&maps), ["one/a", "one/c", "two/a", "two/b"]);
@@ -439,7 +439,7 @@ async fn the_store_and_every_handler_end_with_the_state_of_the_server() {
         }
         match round % 50 {
             17 => server.faults().drop_watches(),
-            31 => drop(server.faults().expire(server.cluster())),
+            31 => drop(server.expire_history()),
             _ => tokio::time::sleep(Duration::from_millis(round as u64 % 3 * 100)).await,
         }
     }

@@ -7,10 +7,13 @@ use std::time::Duration;
 use dogwatch_apiserver::ApiServer;
 use dogwatch_client::{Api, Client, Error};
 use dogwatch_core::{
-    FieldSelector, Gvk, ListParams, ResourceType, ResourceVersion, WatchParams, WriteParams,
+    FieldSelector, Gvk, ListParams, Reason, ResourceType, ResourceVersion, WatchParams, WriteParams,
 };
-use dogwatch_informer::{HandlerOptions, ListWatch, Lists, SharedInformer, Watches};
+use dogwatch_informer::{
+    HandlerOptions, HealthState, ListWatch, Lists, OnGone, Overflow, SharedInformer, Watches,
+};
 use futures_core::future::BoxFuture;
+use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::informer::{add, settle, started};
@@ -62,6 +65,56 @@ async fn a_server_reset_without_closing_connections_is_detected_by_its_silence()
     let health = informer.health();
     assert_eq!((health.is_ok(), health.rewinds), (true, 1), "{health}");
     assert_eq!(informer.last_sync_version().as_str(), "7");
+}
+
+/// A stream with a bounded backlog that is not read keeps the new list out of the store, although
+/// the reflector has received it.
+#[tokio::test(start_paused = true)]
+async fn no_version_counts_as_reached_while_the_store_holds_a_history_that_was_reset() {
+    let live = Live::new(&["a@50", "b@60"]);
+    let informer = started(&live).await;
+    let options = HandlerOptions::default().overflow(Overflow::Block(1));
+    let mut unread = informer.changes_with(options).expect("the informer runs");
+    settle().await;
+    live.reset_to(&["a@4", "c@7"]);
+    live.cut();
+    tokio::time::sleep(MINUTE).await;
+    let health = informer.health();
+    assert_eq!((health.is_ok(), health.rewinds), (true, 1), "{health}");
+    assert_eq!(informer.last_sync_version().as_str(), "60", "the list waits in the queue");
+
+    let reached = tokio::time::timeout(MINUTE, informer.wait_until(&"7".into())).await;
+    assert!(reached.is_err(), "version 60 of the old history does not show version 7 of the new one");
+    let reader = tokio::spawn(async move { while unread.next().await.is_some() {} });
+    let reached = tokio::time::timeout(MINUTE, informer.wait_until(&"7".into())).await;
+    assert_eq!(reached, Ok(Ok(())));
+    assert!(informer.store().get_named(None, "c").is_some());
+    reader.abort();
+}
+
+/// The policy for collections that are gone empties the store, which does not show the new history
+/// either.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_emptied_after_a_reset_shows_no_version_before_the_next_list() {
+    let live = Live::defined(&["a@50"]);
+    let informer = SharedInformer::builder(live.clone()).on_gone(OnGone::Clear).build();
+    informer.start();
+    informer.synced().await.expect("the informer syncs");
+    // A watch that ends at once is retried without a comparison of versions.
+    tokio::time::sleep(MINUTE).await;
+    live.reset_to(&["c@7"]);
+    live.cut();
+    settle().await;
+    assert_eq!(informer.health().rewinds, 1);
+    live.refuse(Some(Reason::NotFound));
+    tokio::time::sleep(5 * MINUTE).await;
+    assert_eq!((informer.health().state, informer.store().len()), (HealthState::NotServed, 0));
+    let reached = tokio::time::timeout(SECOND, informer.wait_until(&"7".into())).await;
+    assert!(reached.is_err(), "the store is empty");
+    live.refuse(None);
+    let reached = tokio::time::timeout(5 * MINUTE, informer.wait_until(&"7".into())).await;
+    assert_eq!(reached, Ok(Ok(())));
+    assert!(informer.store().get_named(None, "c").is_some());
 }
 
 /// A handle on the server that is currently at an address.

@@ -97,7 +97,7 @@ async fn a_reflector_follows_a_server_through_closed_and_cut_watches_and_expired
         assert_eq!(served.health.get().relists, 0, "ended watches are resumed");
 
         served.maps.delete("c", &DeleteParams::default()).await.expect("deleted");
-        served.server.faults().expire(served.server.cluster());
+        served.server.expire_history();
         assert_eq!(served.settled().await, "a=4 ");
         let health = served.health.get();
         assert_eq!((health.relists, health.rewinds, health.is_ok()), (1, 0, true), "{health}");
@@ -118,7 +118,7 @@ async fn a_reflector_ends_with_the_state_of_the_server_after_faults() {
             served.server.faults().cut_watches();
         }
         if value % 7 == 0 {
-            served.server.faults().expire(served.server.cluster());
+            served.server.expire_history();
         }
         served.settled().await;
     }

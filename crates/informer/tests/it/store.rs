@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dogwatch_core::{Header, Meta, Object, ObjectKey, ResourceVersion};
 use dogwatch_informer::{Change, Deleted, Delta, Store, StoreWriter, WaitError};
+use futures_util::FutureExt;
 use proptest::prelude::*;
 
 /// An object with nothing but metadata and one number.
@@ -261,6 +262,38 @@ async fn waiting_for_an_undecodable_version_is_an_error() {
     assert_eq!(it.store.unreadable(), [], "a deleted object is not unreadable");
     it.apply([unreadable("9"), Delta::Dropped(key("a/x")), Delta::Bookmark("9".into())]);
     assert_eq!(it.store.unreadable(), []);
+}
+
+#[test]
+fn the_same_undecodable_version_is_published_once() {
+    let mut it = TestStore::new();
+    it.apply(list("1", []));
+    let store = it.store.clone();
+    let unreadable = |version: &str| [Delta::Unreadable { key: key("a/x"), version: version.into() }];
+    for (version, publishes) in [("4", true), ("4", false), ("5", true), ("", true), ("", false)] {
+        let published = store.published();
+        it.apply(unreadable(version));
+        assert_eq!(published.now_or_never().is_some(), publishes, "{version:?}");
+    }
+}
+
+/// Each event used to copy the set of all undecodable objects, which took minutes for this number.
+#[test]
+fn an_event_about_one_of_many_undecodable_objects_is_applied_quickly() {
+    let mut it = TestStore::new();
+    it.apply(list("1", []));
+    let count = 20_000;
+    let keys: Vec<_> = (0..count).map(|at| key(&format!("a/{at:05}"))).collect();
+    for version in ["2", "3"] {
+        for key in &keys {
+            it.apply([Delta::Unreadable { key: key.clone(), version: version.into() }]);
+        }
+        assert_eq!(it.store.unreadable(), keys);
+    }
+    for key in &keys[1..] {
+        it.apply([Delta::Dropped(key.clone())]);
+    }
+    assert_eq!(it.store.unreadable(), keys[..1]);
 }
 
 /// If the wait succeeded, a writer would take the state that the store shows for its own write.

@@ -96,3 +96,49 @@ fn after_a_rewind_equal_versions_prove_nothing_until_a_list_has_ended() {
     assert_eq!(applied(&mut writer, 0, list("3", [thing("a/x", "2")])), ["updated a/x@2"]);
     assert_eq!(applied(&mut writer, 0, list("3", [thing("a/x", "2")])), Vec::<String>::new());
 }
+
+#[test]
+fn a_list_marks_undecodable_objects_of_its_own_namespace_only() {
+    let mut writer = StoreWriter::of_namespaces(["a", "b"]);
+    let store = writer.store();
+    let end = |keys: &[&str]| {
+        let unreadable = keys.iter().map(|it| (it.parse().unwrap(), "2".into())).collect();
+        [Delta::Begin, Delta::End { version: "3".into(), unreadable }]
+    };
+    let unreadable = || store.unreadable().iter().map(ToString::to_string).collect::<Vec<_>>();
+    applied(&mut writer, 0, end(&["a/x", "b/stray"]));
+    assert_eq!(unreadable(), ["a/x"], "nothing would ever unmark an object of another namespace");
+    applied(&mut writer, 1, end(&["b/y", "b/z"]));
+    assert_eq!(unreadable(), ["a/x", "b/y", "b/z"]);
+    applied(&mut writer, 0, end(&["a/w"]));
+    assert_eq!(unreadable(), ["a/w", "b/y", "b/z"]);
+    applied(&mut writer, 1, end(&[]));
+    assert_eq!(unreadable(), ["a/w"]);
+}
+
+#[test]
+fn the_progress_of_a_namespace_that_was_rewound_is_unusable_until_its_list_has_ended() {
+    let mut writer = StoreWriter::of_namespaces(["a", "b"]);
+    let store = writer.store();
+    for part in 0..2 {
+        applied(&mut writer, part, list("9", []));
+    }
+    let key = |text: &str| text.parse::<ObjectKey>().unwrap();
+    let progress = |of: Option<&str>| {
+        let progress = store.progress(of.map(key).as_ref()).expect("the namespace is covered");
+        (progress.version.as_str().to_owned(), progress.rewinds, progress.is_rewound)
+    };
+    let shown = |version: &str, rewinds, is_rewound| (version.to_owned(), rewinds, is_rewound);
+    assert_eq!(store.progress(Some(&key("c/x"))), None);
+
+    applied(&mut writer, 0, [Delta::Rewound]);
+    assert_eq!(progress(Some("a/x")), shown("9", 1, true));
+    assert_eq!(progress(Some("b/x")), shown("9", 0, false), "the other namespace has not noticed it yet");
+    assert_eq!(progress(None), shown("9", 1, true));
+    // A list that is not finished changes nothing.
+    applied(&mut writer, 0, [Delta::Begin, Delta::Item(thing("a/x", "3")), Delta::Abort]);
+    assert_eq!(progress(Some("a/x")), shown("9", 1, true));
+    applied(&mut writer, 0, list("4", [thing("a/x", "3")]));
+    assert_eq!(progress(Some("a/x")), shown("4", 1, false));
+    assert_eq!(progress(None), shown("4", 1, false));
+}

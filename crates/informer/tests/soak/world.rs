@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::FaultCounts;
-use dogwatch_apiserver::http::Service;
-use dogwatch_apiserver::serving::InProcess;
+use dogwatch_apiserver::{InProcess, Service};
 use dogwatch_client::{Api, Client};
 use dogwatch_core::{LabelSelector, ListParams, Object};
 use dogwatch_informer::{
@@ -277,7 +276,7 @@ impl World {
                 None => return,
             },
             Restart::Empty => {
-                let reached = self.server.cluster().store().revision();
+                let reached = self.server.revision();
                 let builder =
                     ApiServer::builder().in_process().seed(self.seed ^ reached).request_log(REQUESTS);
                 builder.first_revision(reached + 1_000).start().await
@@ -317,15 +316,15 @@ impl World {
     }
 
     fn order(&self, order: Order) {
-        let (lab, cluster) = (self.server.faults(), self.server.cluster());
+        let lab = self.server.faults();
         match order {
             Order::Drop => lab.drop_watches(),
             Order::Cut => lab.cut_watches(),
             Order::Bookmark => lab.bookmark_now(),
             Order::Pause => lab.pause(),
             Order::Resume => lab.resume(),
-            Order::Compact => drop(lab.compact(cluster)),
-            Order::Expire => drop(lab.expire(cluster)),
+            Order::Compact => drop(self.server.compact_history()),
+            Order::Expire => drop(self.server.expire_history()),
         }
     }
 
@@ -382,22 +381,18 @@ impl World {
             return;
         }
         for observed in &self.observed {
-            let collection = match observed.what {
-                Watched::Maps | Watched::Labelled => "/configmaps".into(),
-                _ => continue,
-            };
+            if !matches!(observed.what, Watched::Maps | Watched::Labelled) {
+                continue;
+            }
             let snapshot = observed.informer.store().snapshot();
             let Some(version) = number(snapshot.version()) else { continue };
-            let truth: Option<Truth> = self.server.cluster().store().read(&collection, |history, _| {
-                let objects = history.list_at(version, None).ok()?;
-                let objects = objects.map(|it| serde_json::from_value(it.to_value()).expect("an object"));
-                let shown = objects.filter(|it: &DynamicObject| observed.what == Watched::Maps || is_on(it));
-                Some(truth_of(&shown.collect::<Vec<_>>()))
-            });
-            let Some(truth) = truth else {
+            let Some(objects) = self.server.objects_at("v1", "configmaps", version) else {
                 self.outcome.blind += 1;
                 continue;
             };
+            let objects = objects.into_iter().map(|it| serde_json::from_value(it).expect("an object"));
+            let shown = objects.filter(|it: &DynamicObject| observed.what == Watched::Maps || is_on(it));
+            let truth = truth_of(&shown.collect::<Vec<_>>());
             self.outcome.looks += 1;
             let what = format!("{:?}, at version {version},", observed.what);
             let unreadable = observed.unreadable();
@@ -480,7 +475,7 @@ impl World {
             let trouble = (health.relists, health.rewinds, health.decode_failures, health.unreadable);
             format!("{:?} {} of {}, {trouble:?}", it.what, store.version(), store.len())
         });
-        let revision = self.server.cluster().store().revision();
+        let revision = self.server.revision();
         format!("at version {revision}: {}", stores.collect::<Vec<_>>().join("; "))
     }
 

@@ -1,5 +1,6 @@
 //! The kubelets of all nodes: pods start, become ready, complete if they belong to a Job, and end
-//! at their deadline or when they are deleted.
+//! at their deadline or when they are deleted. Pods whose node does not exist are deleted, as
+//! kube-controller-manager does.
 
 mod addresses;
 mod status;
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use crate::caches::Caches;
 use crate::collection::{Collection, Writer, code};
 use crate::component::Component;
+use crate::condition;
 use crate::environment::Environment;
 use crate::index::NODE;
 use crate::json_access::{at, flag, items, number, text};
@@ -36,6 +38,10 @@ use status::Facts;
 
 /// The name of the component.
 const NAME: &str = "kubelet";
+
+/// The time for which the node of a pod is missing before the pod is deleted (`quarantineTime` in
+/// k8s.io/kubernetes v1.36.4 pkg/controller/podgc/gc_controller.go).
+const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// Reports pods as if they ran.
 #[derive(Debug)]
@@ -72,6 +78,8 @@ enum Stage {
     Refresh,
     /// It stops because it is deleted.
     Stop,
+    /// It is deleted because its node does not exist.
+    Collect,
 }
 
 impl Kubelet {
@@ -110,6 +118,7 @@ impl Kubelet {
                 let grace = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
                 self.settings.stop_after.min(Duration::from_secs(grace.unsigned_abs()))
             }
+            Stage::Collect => QUARANTINE,
         };
         let begun = StageTimer { uid: uid.to_owned(), stage, since: Instant::now(), takes };
         stages.insert(key.clone(), begun);
@@ -118,6 +127,33 @@ impl Kubelet {
 
     async fn stop(&self, key: &ObjectKey, pod: &Value, writer: Writer<'_>) -> Result<Action, Error> {
         self.record_each(pod, |it| Event::normal("Killing", format!("Stopping container {it}"))).await;
+        self.remove(key, pod, writer).await
+    }
+
+    /// Deletes a pod whose node does not exist. A pod that has not ended fails first, as in
+    /// `markFailedAndDeletePodWithCondition` (k8s.io/kubernetes v1.36.4
+    /// pkg/controller/podgc/gc_controller.go).
+    async fn collect(&self, key: &ObjectKey, pod: &Value, context: &Context) -> Result<Action, Error> {
+        let writer = Writer { manager: "kube-controller-manager", context };
+        let now = self.environment.stamp();
+        let fail = |it: &mut Value| {
+            let ended = matches!(text(it, "/status/phase"), "Succeeded" | "Failed");
+            if ended || text(it, "/metadata/uid") != text(pod, "/metadata/uid") {
+                return false;
+            }
+            let mut conditions = items(it, "/status/conditions").to_vec();
+            let message = "PodGC: node no longer exists";
+            condition::set(&mut conditions, "DisruptionTarget", "True", "DeletionByPodGC", message, &now);
+            it["status"]["conditions"] = conditions.into();
+            it["status"]["phase"] = "Failed".into();
+            true
+        };
+        self.pods.change(key, "status", writer, fail).await?;
+        self.remove(key, pod, writer).await
+    }
+
+    /// Deletes a pod at once, unless another pod has its name now.
+    async fn remove(&self, key: &ObjectKey, pod: &Value, writer: Writer<'_>) -> Result<Action, Error> {
         let uid = Some(text(pod, "/metadata/uid").to_owned());
         let this_pod = Preconditions { uid, ..Preconditions::default() };
         let params = DeleteParams::default().grace_period(Duration::ZERO).preconditions(this_pod);
@@ -139,16 +175,16 @@ impl Component for Kubelet {
     const NAME: &'static str = NAME;
 
     /// Returns the controller, which processes pods on nodes: one that has changed, and those of a
-    /// node that was created after them.
+    /// node that was created or removed after them.
     fn watch(&self) -> ControllerBuilder<ObjectKey> {
         let assigned = Predicate::matching(|pod: &Pod| !pod.node().is_empty());
-        let created = Predicate::new(|change| matches!(change, Change::Added { .. }));
+        let came_or_went = Predicate::updated(|_: &JsonObject, _: &JsonObject| false);
         let pods = self.pods.clone();
         let of_node = move |node: &JsonObject| {
             pods.store.index_keys(NODE, node.header().name).expect("indexes are added with the informer")
         };
         Controller::of(Watched::new(&self.pods.informer).when(assigned))
-            .watches(Watched::new(&self.nodes.informer).when(created), of_node)
+            .watches(Watched::new(&self.nodes.informer).when(came_or_went), of_node)
     }
 
     /// Tracks the addresses of pods. None may be allocated before all existing ones are known.
@@ -172,12 +208,16 @@ impl Reconciler for Kubelet {
             self.stages.lock().remove(key);
             return Ok(Action::Done);
         };
-        let Some(node) = self.nodes.store.get_named(None, pod.node()) else { return Ok(Action::Done) };
-        let Some(stage) = stage(&pod) else { return Ok(Action::Done) };
+        let node = self.nodes.store.get_named(None, pod.node());
+        let Some(stage) = stage(&pod, node.is_some()) else {
+            self.stages.lock().remove(key);
+            return Ok(Action::Done);
+        };
         let rest = self.rest(key, &pod, stage);
         if !rest.is_zero() {
             return Ok(Action::RequeueAfter(rest));
         }
+        let Some(node) = node else { return self.collect(key, &pod, context).await };
         let writer = Writer { manager: NAME, context };
         if stage == Stage::Stop {
             return self.stop(key, &pod, writer).await;
@@ -235,12 +275,21 @@ fn time_left(pod: &Value, now: Timestamp) -> Option<Duration> {
     Some(Duration::try_from(end.duration_since(now)).unwrap_or(Duration::ZERO))
 }
 
-/// Returns the next stage of a pod on a node, if there is one.
-fn stage(pod: &Value) -> Option<Stage> {
+/// Returns the next stage of a pod, if there is one.
+fn stage(pod: &Value, has_node: bool) -> Option<Stage> {
+    // A pod that is deleted before it has a node ends at once, without a grace period.
+    if text(pod, "/spec/nodeName").is_empty() {
+        return None;
+    }
+    // Without a grace period left, only finalizers keep it.
+    if is_deleting(pod) && number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0 {
+        return None;
+    }
+    if !has_node {
+        return Some(Stage::Collect);
+    }
     if is_deleting(pod) {
-        // Without a grace period left, only finalizers keep it.
-        let held = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0;
-        return (!held).then_some(Stage::Stop);
+        return Some(Stage::Stop);
     }
     match text(pod, "/status/phase") {
         "Succeeded" | "Failed" => None,
@@ -254,7 +303,7 @@ fn stage(pod: &Value) -> Option<Stage> {
 /// Returns the status of a pod after a stage; `None` if the pod has changed and is at another
 /// stage.
 fn report(expected: Stage, pod: &Value, facts: Facts<'_>) -> Option<Value> {
-    if stage(pod) != Some(expected) {
+    if stage(pod, true) != Some(expected) {
         return None;
     }
     match expected {
@@ -263,7 +312,7 @@ fn report(expected: Stage, pod: &Value, facts: Facts<'_>) -> Option<Value> {
         Stage::Complete => Some(status::completed(pod, facts)),
         Stage::Refresh if facts.over => Some(status::expired(pod, facts)),
         Stage::Refresh => status::refreshed(pod, facts),
-        Stage::Stop => None,
+        Stage::Stop | Stage::Collect => None,
     }
 }
 
@@ -297,9 +346,12 @@ mod tests {
                 None,
             ),
         ] {
-            let pod = json!({ "metadata": metadata, "status": status });
-            assert_eq!(stage(&pod), expected, "{pod}");
+            let pod = json!({ "metadata": metadata, "spec": { "nodeName": "n" }, "status": status });
+            assert_eq!(stage(&pod, true), expected, "{pod}");
+            let held = metadata["deletionGracePeriodSeconds"] == 0;
+            assert_eq!(stage(&pod, false), (!held).then_some(Stage::Collect), "{pod}");
         }
+        assert_eq!(stage(&json!({ "status": { "phase": "Pending" } }), false), None, "not assigned yet");
     }
 
     #[test]

@@ -1,19 +1,17 @@
 //! The simulator as a program uses it: its start, its health, its end, and servers that fail.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch_apiserver::ApiServer;
-use dogwatch_apiserver::controllers::Controllers;
 use dogwatch_apiserver::faults::Rule;
+use dogwatch_apiserver::{ApiServer, Controllers};
 use dogwatch_client::{Client, Config};
 use dogwatch_simulator::{Settings, Simulator};
 use serde_json::{Value, json};
 
-use crate::test_cluster::{TestCluster, client, key_of};
+use crate::test_cluster::{Kind, TestCluster, add, client, key_of};
 
-const PODS: (&str, &str) = ("v1", "Pod");
-const SETS: (&str, &str) = ("apps/v1", "ReplicaSet");
+const PODS: Kind = ("v1", "Pod");
+const SETS: Kind = ("apps/v1", "ReplicaSet");
 const ALL: [&str; 7] = [
     "deployment-controller",
     "endpointslice-controller",
@@ -70,7 +68,8 @@ async fn a_component_that_cannot_work_is_down_until_it_can() {
 #[tokio::test(start_paused = true)]
 async fn workloads_become_ready_while_requests_fail_and_watches_end() {
     let it = TestCluster::with(Settings::default()).await;
-    let rule = Rule::on("create").or("update").or("delete").probability(0.3, 7).refuse(500);
+    let rule = Rule::on("create").or("update").or("delete").resource("pods");
+    let rule = rule.probability(0.3, 7).refuse(500);
     let failing = it.server.faults().rule(rule);
     for index in 0..5 {
         it.add(replica_set(&format!("web-{index}"), 3)).await;
@@ -94,7 +93,7 @@ async fn exactly_as_many_pods_are_deleted_as_there_are_too_many() {
     it.until(PODS, |all| all.len() == 20).await;
     it.advance(Duration::from_secs(10)).await;
     let before: Vec<String> = it.all(PODS).iter().map(key_of).collect();
-    it.change(SETS, "default/web", "", |it| it["spec"]["replicas"] = 7.into()).await;
+    it.change(SETS, "default/web", |it| it["spec"]["replicas"] = 7.into()).await;
     it.until(PODS, |all| all.len() <= 7).await;
     it.advance(Duration::from_secs(10)).await;
     let after = it.all(PODS);
@@ -107,14 +106,14 @@ async fn a_new_simulator_continues_where_the_old_one_ended() {
     let it = TestCluster::with(Settings::default()).await;
     it.add(replica_set("web", 3)).await;
     it.until_one(SETS, "default/web", are_ready).await;
-    let (server, before) = (it.server, it.simulator);
-    before.stop().await;
-    let revision = server.cluster().store().revision();
-    let after = Simulator::builder(client(&server)).start();
-    let it = TestCluster { server, simulator: after };
+    let TestCluster { server, client, simulator } = it;
+    simulator.stop().await;
+    let revision = server.revision();
+    let simulator = Simulator::builder(client.clone()).start();
+    let it = TestCluster { server, client, simulator };
     it.advance(Duration::from_secs(60)).await;
-    assert_eq!(it.cluster().store().revision(), revision, "nothing has to be done");
-    it.change(SETS, "default/web", "", |it| it["spec"]["replicas"] = 6.into()).await;
+    assert_eq!(it.server.revision(), revision, "nothing has to be done");
+    it.change(SETS, "default/web", |it| it["spec"]["replicas"] = 6.into()).await;
     it.until_one(SETS, "default/web", are_ready).await;
     let mut addresses: Vec<_> =
         it.all(PODS).iter().map(|it| it["status"]["podIP"].clone().to_string()).collect();
@@ -128,15 +127,12 @@ async fn dropping_a_simulator_ends_its_requests() {
     let it = TestCluster::with(Settings::default()).await;
     it.add(replica_set("web", 1)).await;
     it.until_one(SETS, "default/web", are_ready).await;
-    drop(it.simulator);
-    it.server.request_log().clear();
-    let cluster = Arc::clone(it.server.cluster());
-    let kind = cluster.catalog().kind_of("apps/v1", "ReplicaSet").unwrap();
-    let writer = dogwatch_apiserver::cluster::Writer::server("test");
-    cluster.add(replica_set("late", 1), &writer).await.unwrap();
+    let TestCluster { server, client, simulator } = it;
+    drop(simulator);
+    add(&client, replica_set("late", 1)).await;
+    server.request_log().clear();
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert!(it.server.requests().count() == 0, "{:?}", it.server.requests());
-    assert_eq!(cluster.list(&kind, None).len(), 2);
+    assert!(server.requests().count() == 0, "{:?}", server.requests());
 }
 
 /// One change costs the same number of requests, however many other pods there are.
@@ -164,8 +160,9 @@ async fn the_number_of_requests_for_a_change_does_not_depend_on_other_pods() {
 async fn it_runs_on_any_server_that_it_can_reach() {
     let server = ApiServer::builder().tls(true).controllers(Controllers::of_server()).start().await.unwrap();
     let config = Config::from_kubeconfig_str(&server.kubeconfig(), &Default::default()).unwrap();
-    let simulator = Simulator::builder(Client::new(config).unwrap()).settings(Settings::instant()).start();
-    let it = TestCluster { server, simulator };
+    let client = Client::new(config).unwrap();
+    let simulator = Simulator::builder(client.clone()).settings(Settings::instant()).start();
+    let it = TestCluster { server, client, simulator };
     it.add(replica_set("web", 3)).await;
     it.until_one(SETS, "default/web", are_ready).await;
     it.simulator.stop().await;

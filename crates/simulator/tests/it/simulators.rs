@@ -1,22 +1,22 @@
 //! A simulated cluster as its users see it: workloads start, roll out, scale and are deleted.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use dogwatch_apiserver::cluster::{DeleteOptions, ObjectRef, Propagation, Writer};
+use dogwatch_core::DeleteParams;
 use dogwatch_simulator::Settings;
 use serde_json::{Value, json};
 
-use crate::test_cluster::{TestCluster, key_of};
+use crate::test_cluster::{Kind, TestCluster, key_of};
 
-const DEPLOYMENTS: (&str, &str) = ("apps/v1", "Deployment");
-const SETS: (&str, &str) = ("apps/v1", "ReplicaSet");
-const PODS: (&str, &str) = ("v1", "Pod");
-const NODES: (&str, &str) = ("v1", "Node");
-const SERVICES: (&str, &str) = ("v1", "Service");
-const ENDPOINTS: (&str, &str) = ("v1", "Endpoints");
-const SLICES: (&str, &str) = ("discovery.k8s.io/v1", "EndpointSlice");
-const ACCOUNTS: (&str, &str) = ("v1", "ServiceAccount");
+const DEPLOYMENTS: Kind = ("apps/v1", "Deployment");
+const SETS: Kind = ("apps/v1", "ReplicaSet");
+const PODS: Kind = ("v1", "Pod");
+const NODES: Kind = ("v1", "Node");
+const SERVICES: Kind = ("v1", "Service");
+const ENDPOINTS: Kind = ("v1", "Endpoints");
+const SLICES: Kind = ("discovery.k8s.io/v1", "EndpointSlice");
+const ACCOUNTS: Kind = ("v1", "ServiceAccount");
 
 async fn simulated(settings: Settings) -> TestCluster {
     TestCluster::with(settings).await
@@ -83,7 +83,7 @@ async fn an_unschedulable_pod_is_reported_once() {
     let reported = |it: &TestCluster| {
         events(it).into_iter().filter(|it| it["message"] == "0/3 nodes are available").count()
     };
-    it.change(NODES, "node-1", "", |it| it["metadata"]["labels"]["new"] = "one".into()).await;
+    it.change(NODES, "node-1", |it| it["metadata"]["labels"]["new"] = "one".into()).await;
     it.add(deployment("web", 1, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     assert_eq!(reported(&it), 1);
@@ -108,7 +108,8 @@ async fn a_deployment_becomes_available() {
     let start = tokio::time::Instant::now();
     it.add(deployment("web", 3, "i:1")).await;
     let up = it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    assert_eq!(start.elapsed(), Duration::from_secs(1), "exactly as long as pods take to start");
+    let took = start.elapsed().as_millis();
+    assert!((1000..1005).contains(&took), "as long as pods take to start, not {took} ms");
     assert_eq!(up["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "1");
     assert_eq!(up["status"]["readyReplicas"], 3);
     assert_eq!(condition(&up, "Available")["reason"], "MinimumReplicasAvailable");
@@ -126,9 +127,9 @@ async fn a_deployment_becomes_available() {
         assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], sets[0]["metadata"]["uid"]);
         assert!(pod["status"]["podIP"].as_str().unwrap().starts_with("10.244."));
     }
-    let revision = it.cluster().store().revision();
+    let revision = it.server.revision();
     it.advance(Duration::from_secs(1000)).await;
-    assert_eq!(it.cluster().store().revision(), revision, "an idle cluster writes nothing");
+    assert_eq!(it.server.revision(), revision, "an idle cluster writes nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,27 +140,21 @@ async fn a_rollout_respects_max_surge_and_max_unavailable() {
     it.add(wanted).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     let alive = |it: &Value| it["metadata"]["deletionTimestamp"].is_null();
-    let mut pods: BTreeMap<String, Value> = it.all(PODS).into_iter().map(|it| (key_of(&it), it)).collect();
-    let kind = it.kind("v1", "Pod");
-    let mut cursor = it.cluster().store().watch(&kind.collection, it.cluster().store().revision()).unwrap();
-    it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
+    let before = it.server.revision();
+    it.change(DEPLOYMENTS, "default/web", |it| image(it, "i:2")).await;
     let done = it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     assert_eq!(done["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "2");
     let mut sizes: Vec<_> = it.all(SETS).iter().map(|it| it["spec"]["replicas"].as_i64()).collect();
     sizes.sort();
     assert_eq!(sizes, [Some(0), Some(4)], "the old replica set stays, scaled to zero");
-    // Replays the changes one by one to count the pods after each.
-    while let Some(change) = cursor.try_next().unwrap() {
-        match (&change.before, &change.after) {
-            (_, Some(after)) => drop(pods.insert(after.key().to_string(), after.to_value())),
-            (Some(before), None) => drop(pods.remove(&before.key().to_string())),
-            (None, None) => {}
-        }
-        let live: Vec<_> = pods.values().filter(|it| alive(it)).collect();
+    for revision in before..=it.server.revision() {
+        let pods = it.all_at(PODS, revision);
+        let live: Vec<_> = pods.iter().filter(|it| alive(it)).collect();
         let ready = live.iter().filter(|it| is_ready(it)).count();
         assert!(live.len() <= 5 && ready >= 3, "{} live, {ready} ready", live.len());
     }
-    assert!(pods.values().filter(|it| alive(it)).all(|it| it["spec"]["containers"][0]["image"] == "i:2"));
+    let pods = it.all(PODS);
+    assert!(pods.iter().filter(|it| alive(it)).all(|it| it["spec"]["containers"][0]["image"] == "i:2"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,9 +162,9 @@ async fn a_rollback_reuses_the_old_replica_set_with_a_new_revision() {
     let it = simulated(Settings::instant()).await;
     it.add(deployment("web", 2, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
+    it.change(DEPLOYMENTS, "default/web", |it| image(it, "i:2")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:1")).await;
+    it.change(DEPLOYMENTS, "default/web", |it| image(it, "i:1")).await;
     let back = it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     assert_eq!(back["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "3");
     let sets = it.all(SETS);
@@ -186,7 +181,7 @@ async fn old_replica_sets_are_kept_up_to_the_history_limit() {
     it.add(wanted).await;
     for version in 1..6 {
         it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-        it.change(DEPLOYMENTS, "default/web", "", |it| image(it, &format!("i:{version}"))).await;
+        it.change(DEPLOYMENTS, "default/web", |it| image(it, &format!("i:{version}"))).await;
     }
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     it.advance(Duration::from_secs(5)).await;
@@ -207,24 +202,24 @@ async fn a_deployment_scales_up_and_down_and_pauses() {
     it.add(deployment("web", 1, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     for replicas in [5, 2, 0, 3] {
-        it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["replicas"] = replicas.into()).await;
+        it.change(DEPLOYMENTS, "default/web", |it| it["spec"]["replicas"] = replicas.into()).await;
         it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
         it.until(PODS, |all| all.len() == replicas).await;
     }
-    it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["paused"] = true.into()).await;
+    it.change(DEPLOYMENTS, "default/web", |it| it["spec"]["paused"] = true.into()).await;
     it.until_one(DEPLOYMENTS, "default/web", |it| {
         condition(it, "Progressing")["reason"] == "DeploymentPaused"
     })
     .await;
-    it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
-    it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["replicas"] = 4.into()).await;
+    it.change(DEPLOYMENTS, "default/web", |it| image(it, "i:2")).await;
+    it.change(DEPLOYMENTS, "default/web", |it| it["spec"]["replicas"] = 4.into()).await;
     it.until(PODS, |all| all.len() == 4).await;
     it.advance(Duration::from_secs(60)).await;
     assert!(
         it.all(PODS).iter().all(|it| it["spec"]["containers"][0]["image"] == "i:1"),
         "a paused deployment scales but does not roll out"
     );
-    it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["paused"] = false.into()).await;
+    it.change(DEPLOYMENTS, "default/web", |it| it["spec"]["paused"] = false.into()).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     it.until(PODS, |all| all.iter().all(|it| it["spec"]["containers"][0]["image"] == "i:2")).await;
 }
@@ -236,17 +231,15 @@ async fn recreate_deletes_all_old_pods_before_it_creates_new_ones() {
     wanted["spec"]["strategy"] = json!({ "type": "Recreate" });
     it.add(wanted).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    let kind = it.kind("v1", "Pod");
-    let mut cursor = it.cluster().store().watch(&kind.collection, it.cluster().store().revision()).unwrap();
-    it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
+    let before = it.server.revision();
+    it.change(DEPLOYMENTS, "default/web", |it| image(it, "i:2")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     let (mut deleted, mut created) = (Vec::new(), Vec::new());
-    while let Some(change) = cursor.try_next().unwrap() {
-        match (&change.before, &change.after) {
-            (None, Some(_)) => created.push(change.version),
-            (Some(_), None) => deleted.push(change.version),
-            _ => {}
-        }
+    let names = |revision| -> BTreeSet<String> { it.all_at(PODS, revision).iter().map(key_of).collect() };
+    for revision in before..it.server.revision() {
+        let (one, two) = (names(revision), names(revision + 1));
+        deleted.extend(one.difference(&two).map(|_| revision));
+        created.extend(two.difference(&one).map(|_| revision));
     }
     assert_eq!((deleted.len(), created.len()), (2, 2));
     assert!(deleted.iter().max() < created.iter().min());
@@ -264,7 +257,7 @@ async fn a_stuck_rollout_reports_that_it_exceeded_its_deadline() {
     let pod = &it.all(PODS)[0];
     assert_eq!(condition(pod, "PodScheduled")["reason"], "Unschedulable");
     assert_eq!(condition(pod, "PodScheduled")["message"], "0/3 nodes are available");
-    it.change(NODES, "node-2", "", |it| it["metadata"]["labels"]["no"] = "such".into()).await;
+    it.change(NODES, "node-2", |it| it["metadata"]["labels"]["no"] = "such".into()).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
 }
 
@@ -273,7 +266,7 @@ async fn a_deleted_deployment_deletes_its_replica_sets_and_pods() {
     let it = simulated(Settings::default()).await;
     it.add(deployment("web", 3, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    it.delete(DEPLOYMENTS, "default/web", Some(Propagation::Foreground)).await;
+    it.delete(DEPLOYMENTS, "default/web", DeleteParams::foreground()).await;
     it.until_gone(DEPLOYMENTS, "default/web").await;
     assert!(it.all(SETS).is_empty() && it.all(PODS).is_empty());
 }
@@ -284,10 +277,10 @@ async fn orphaned_pods_are_adopted_by_a_new_replica_set() {
     it.add(deployment("web", 2, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     let before: Vec<_> = it.all(PODS).iter().map(key_of).collect();
-    it.delete(DEPLOYMENTS, "default/web", Some(Propagation::Orphan)).await;
+    it.delete(DEPLOYMENTS, "default/web", DeleteParams::orphan()).await;
     it.until_gone(DEPLOYMENTS, "default/web").await;
     let set = key_of(&it.all(SETS)[0]);
-    it.delete(SETS, &set, Some(Propagation::Orphan)).await;
+    it.delete(SETS, &set, DeleteParams::orphan()).await;
     it.until_gone(SETS, &set).await;
     it.advance(Duration::from_secs(10)).await;
     assert!(
@@ -306,7 +299,7 @@ async fn a_relabelled_pod_is_released_and_replaced() {
     it.add(deployment("web", 2, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     let one = key_of(&it.all(PODS)[0]);
-    it.change(PODS, &one, "", |it| it["metadata"]["labels"]["app"] = "debug".into()).await;
+    it.change(PODS, &one, |it| it["metadata"]["labels"]["app"] = "debug".into()).await;
     it.until(PODS, |all| labeled(all, "web").iter().filter(|it| is_ready(it)).count() == 2).await;
     let free = it.get(PODS, &one).expect("the pod stays");
     assert!(free["metadata"].get("ownerReferences").is_none_or(|it| it == &json!([])));
@@ -343,10 +336,10 @@ async fn a_service_gets_endpoint_slices_and_endpoints() {
     assert!(endpoint["zone"].as_str().unwrap().starts_with("zone-"));
     let full = |it: &Value| it["subsets"][0]["addresses"].as_array().is_some_and(|it| it.len() == 2);
     it.until_one(ENDPOINTS, "default/web", full).await;
-    it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["replicas"] = 1.into()).await;
+    it.change(DEPLOYMENTS, "default/web", |it| it["spec"]["replicas"] = 1.into()).await;
     it.until(SLICES, |all| count(all, "terminating") == 1 && count(all, "ready") == 1).await;
     it.until(SLICES, |all| count(all, "terminating") == 0 && count(all, "ready") == 1).await;
-    it.delete(SERVICES, "default/web", None).await;
+    it.delete(SERVICES, "default/web", DeleteParams::default()).await;
     it.until(SLICES, |all| ours(all).is_empty()).await;
     it.until_gone(ENDPOINTS, "default/web").await;
 }
@@ -356,13 +349,13 @@ async fn every_namespace_has_a_service_account_and_can_be_deleted() {
     let it = simulated(Settings::default()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "a" } })).await;
     it.until(ACCOUNTS, |all| all.len() == 5).await;
-    it.delete(ACCOUNTS, "default/default", None).await;
+    it.delete(ACCOUNTS, "default/default", DeleteParams::default()).await;
     it.until(ACCOUNTS, |all| all.len() == 5).await;
     let mut wanted = deployment("web", 3, "i:1");
     wanted["metadata"]["namespace"] = "a".into();
     it.add(wanted).await;
     it.until_one(DEPLOYMENTS, "a/web", is_rolled_out).await;
-    it.delete(("v1", "Namespace"), "a", None).await;
+    it.delete(("v1", "Namespace"), "a", DeleteParams::default()).await;
     it.until_gone(("v1", "Namespace"), "a").await;
     assert!(it.all(PODS).is_empty());
 }
@@ -409,12 +402,9 @@ async fn a_pod_whose_deletion_was_compacted_is_replaced() {
     .await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     it.advance(Duration::from_secs(10)).await;
-    let (kind, first) = (it.kind("v1", "Pod"), key_of(&it.all(PODS)[0]));
-    let (key, options) =
-        (first.parse().unwrap(), DeleteOptions { grace: Some(0), ..DeleteOptions::default() });
-    let (place, writer) = (ObjectRef::of(&kind, &key), Writer::server("test"));
-    it.cluster().delete(&place, &options, &writer).await.expect("deleted");
-    it.cluster().store().compact(it.cluster().store().revision());
+    let first = key_of(&it.all(PODS)[0]);
+    it.delete(PODS, &first, DeleteParams::default().grace_period(Duration::ZERO)).await;
+    it.server.compact_history();
     let pods = it.until(PODS, |all| all.len() == 1 && key_of(&all[0]) != first && is_ready(&all[0])).await;
     let updated = |slice: &Value| slice["endpoints"][0]["targetRef"]["name"] == pods[0]["metadata"]["name"];
     it.until(SLICES, |all| all.iter().any(updated)).await;
@@ -426,8 +416,45 @@ async fn a_pod_starts_when_its_node_is_created_later() {
     it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
         "spec": { "nodeName": "late", "containers": [{ "name": "c", "image": "i" }] } }))
         .await;
-    it.advance(Duration::from_secs(60)).await;
+    it.advance(Duration::from_secs(30)).await;
     assert_eq!(it.get(PODS, "default/p").unwrap()["status"]["phase"], "Pending");
     it.add(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "late" } })).await;
     it.until_one(PODS, "default/p", is_ready).await;
+    it.advance(Duration::from_secs(60)).await;
+    assert!(is_ready(&it.get(PODS, "default/p").expect("the pod stays")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_ends_although_the_nodes_of_its_pods_are_gone() {
+    let it = simulated(Settings::only_nodes()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "a" } })).await;
+    for (name, node) in [("p", "node-1"), ("q", "never")] {
+        it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "a" },
+            "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i" }] } }))
+            .await;
+    }
+    it.until_one(PODS, "a/p", is_ready).await;
+    it.delete(NODES, "node-1", DeleteParams::default()).await;
+    it.delete(("v1", "Namespace"), "a", DeleteParams::default()).await;
+    it.until_gone(("v1", "Namespace"), "a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_removed_node_fail_and_are_deleted_after_the_quarantine() {
+    let it = simulated(Settings::only_nodes()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "extra" } })).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default",
+        "finalizers": ["example.com/keep"] },
+        "spec": { "nodeName": "extra", "containers": [{ "name": "c", "image": "i" }] } }))
+        .await;
+    it.until_one(PODS, "default/p", is_ready).await;
+    it.delete(NODES, "extra", DeleteParams::default()).await;
+    it.advance(Duration::from_secs(39)).await;
+    assert!(is_ready(&it.get(PODS, "default/p").unwrap()), "the node may come back");
+    let deleting = |it: &Value| !it["metadata"]["deletionTimestamp"].is_null();
+    let pod = it.until_one(PODS, "default/p", deleting).await;
+    assert_eq!(pod["status"]["phase"], "Failed");
+    assert_eq!(condition(&pod, "DisruptionTarget")["reason"], "DeletionByPodGC");
+    it.change(PODS, "default/p", |it| it["metadata"]["finalizers"] = json!([])).await;
+    it.until_gone(PODS, "default/p").await;
 }

@@ -1,22 +1,25 @@
 //! A cluster with a simulator, for tests that wait for its effects.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
-use dogwatch_apiserver::cluster::{Cluster, DeleteOptions, Deleted, ObjectRef, Propagation, Writer};
-use dogwatch_apiserver::registry::Kind;
-use dogwatch_client::Client;
-use dogwatch_core::ObjectKey;
+use dogwatch_client::{Api, Client};
+use dogwatch_core::{DeleteParams, Gvk, ObjectKey, ResourceType, WriteParams};
 use dogwatch_simulator::{Settings, Simulator};
 use serde_json::Value;
 
 /// Longer than anything that completes at all. The clock is paused, so waiting costs nothing.
 const TIMEOUT: Duration = Duration::from_secs(20 * 60);
+/// The interval at which waiting tests look at the objects.
+const STEP: Duration = Duration::from_millis(1);
+
+/// The kinds of a cluster, by API version and name.
+pub(crate) type Kind = (&'static str, &'static str);
 
 /// A server and the simulator that runs on it.
 pub(crate) struct TestCluster {
     pub(crate) server: ApiServer,
+    pub(crate) client: Client,
     pub(crate) simulator: Simulator,
 }
 
@@ -25,85 +28,64 @@ impl TestCluster {
     pub(crate) async fn with(settings: Settings) -> Self {
         let builder = ApiServer::builder().in_process().seed(1);
         let server = builder.clock("2026-01-02T03:04:05Z".parse().expect("a time")).start().await.unwrap();
-        let (client, cluster) = (client(&server), Arc::clone(server.cluster()));
-        let builder = Simulator::builder(client).settings(settings).seed(1);
-        let simulator = builder.clock(move || cluster.source().now()).start();
-        Self { server, simulator }
-    }
-
-    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
-        self.server.cluster()
-    }
-
-    pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Arc<Kind> {
-        self.cluster().catalog().kind_of(api_version, kind).expect("served")
+        let client = client(&server);
+        let builder = Simulator::builder(client.clone()).settings(settings).seed(1);
+        let simulator = builder.clock(server.clock()).start();
+        Self { server, client, simulator }
     }
 
     /// Creates an object and returns it as stored.
     pub(crate) async fn add(&self, object: Value) -> Value {
-        let kind = self.kind(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
-        let written = self.cluster().add(object, &Writer::server("test")).await.expect("created");
-        written.object.to_value(&kind)
+        add(&self.client, object).await
     }
 
-    /// Returns an object by (API version, kind) and key, if it exists.
-    pub(crate) fn get(&self, of: (&str, &str), key: &str) -> Option<Value> {
-        let kind = self.kind(of.0, of.1);
-        self.cluster().get(&kind, &key.parse::<ObjectKey>().unwrap()).map(|it| kind.show(&it))
+    /// Returns an object by its key, if it exists.
+    pub(crate) fn get(&self, of: Kind, key: &str) -> Option<Value> {
+        self.all(of).into_iter().find(|it| key_of(it) == key)
     }
 
     /// Returns all objects of a kind.
-    pub(crate) fn all(&self, of: (&str, &str)) -> Vec<Value> {
-        let kind = self.kind(of.0, of.1);
-        self.cluster().list(&kind, None).iter().map(|it| kind.show(it)).collect()
+    pub(crate) fn all(&self, of: Kind) -> Vec<Value> {
+        self.all_at(of, self.server.revision())
     }
 
-    /// Changes an object, or a subresource of it.
-    pub(crate) async fn change(
-        &self,
-        of: (&str, &str),
-        key: &str,
-        part: &str,
-        mut change: impl FnMut(&mut Value) + Send,
-    ) {
-        let (kind, key) = (self.kind(of.0, of.1), key.parse::<ObjectKey>().unwrap());
-        let place = ObjectRef::of(&kind, &key).part(part);
-        let change = |it: &mut Value| {
-            change(it);
-            true
-        };
-        let changed = self.cluster().change(&place, &Writer::server("test"), change).await;
-        assert!(changed.expect("changed").is_some(), "the object exists");
+    /// Returns all objects of a kind at a revision.
+    pub(crate) fn all_at(&self, of: Kind, revision: u64) -> Vec<Value> {
+        self.server.objects_at(of.0, &plural(of.1), revision).expect("served and kept")
     }
 
-    pub(crate) async fn delete(
-        &self,
-        of: (&str, &str),
-        key: &str,
-        propagation: Option<Propagation>,
-    ) -> Deleted {
-        let (kind, key) = (self.kind(of.0, of.1), key.parse::<ObjectKey>().unwrap());
-        let options = DeleteOptions { propagation, ..DeleteOptions::default() };
-        let writer = Writer::server("test");
-        self.cluster().delete(&ObjectRef::of(&kind, &key), &options, &writer).await.expect("deleted")
+    /// Changes an object.
+    pub(crate) async fn change(&self, of: Kind, key: &str, mut change: impl FnMut(&mut Value)) {
+        let key: ObjectKey = key.parse().unwrap();
+        let api = api(&self.client, of).at(&key);
+        loop {
+            let mut object = api.get(key.name()).await.expect("the object exists");
+            change(&mut object);
+            match api.replace(key.name(), &WriteParams::default(), &object).await {
+                Ok(_) => return,
+                Err(error) => assert!(error.is_conflict(), "{error}"),
+            }
+        }
+    }
+
+    pub(crate) async fn delete(&self, of: Kind, key: &str, params: DeleteParams) {
+        let key: ObjectKey = key.parse().unwrap();
+        api(&self.client, of).at(&key).delete(key.name(), &params).await.expect("deleted");
     }
 
     /// Waits until the objects of a kind are as expected; panics if that never happens.
-    pub(crate) async fn until(
-        &self,
-        of: (&str, &str),
-        mut expected: impl FnMut(&[Value]) -> bool,
-    ) -> Vec<Value> {
-        let kind = self.kind(of.0, of.1);
+    pub(crate) async fn until(&self, of: Kind, mut expected: impl FnMut(&[Value]) -> bool) -> Vec<Value> {
         let waited = tokio::time::timeout(TIMEOUT, async {
+            let mut seen = None;
             loop {
-                let revision = self.cluster().store().revision();
-                let mut cursor = self.cluster().store().watch(&kind.collection, revision).expect("kept");
-                let all = self.all(of);
-                if expected(&all) {
-                    return all;
+                let revision = self.server.revision();
+                if seen.replace(revision) != Some(revision) {
+                    let all = self.all_at(of, revision);
+                    if expected(&all) {
+                        return all;
+                    }
                 }
-                cursor.next().await.expect("kept");
+                tokio::time::sleep(STEP).await;
             }
         });
         match waited.await {
@@ -115,7 +97,7 @@ impl TestCluster {
     /// Waits until an object is as expected, and returns it.
     pub(crate) async fn until_one(
         &self,
-        of: (&str, &str),
+        of: Kind,
         key: &str,
         mut expected: impl FnMut(&Value) -> bool,
     ) -> Value {
@@ -125,15 +107,40 @@ impl TestCluster {
     }
 
     /// Waits until an object no longer exists.
-    pub(crate) async fn until_gone(&self, of: (&str, &str), key: &str) {
+    pub(crate) async fn until_gone(&self, of: Kind, key: &str) {
         self.until(of, |all| !all.iter().any(|it| key_of(it) == key)).await;
     }
 
     /// Lets this much time pass, with everything that happens in it.
     pub(crate) async fn advance(&self, time: Duration) {
-        let nothing = tokio::time::timeout(time, std::future::pending::<()>()).await;
-        assert!(nothing.is_err());
+        tokio::time::sleep(time).await;
     }
+}
+
+/// Creates an object and returns it as stored.
+pub(crate) async fn add(client: &Client, object: Value) -> Value {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let resource = resource(&text("/apiVersion"), &text("/kind"));
+    let api = Api::<Value>::dynamic(client.clone(), resource).in_namespace(&text("/metadata/namespace"));
+    api.create(&WriteParams::default(), &object).await.expect("created")
+}
+
+fn api(client: &Client, of: Kind) -> Api<Value> {
+    Api::dynamic(client.clone(), resource(of.0, of.1))
+}
+
+fn resource(api_version: &str, kind: &str) -> ResourceType {
+    let gvk = Gvk::from_api_version(api_version, kind);
+    match kind {
+        "Node" | "Namespace" => ResourceType::cluster(gvk, &plural(kind)),
+        _ => ResourceType::namespaced(gvk, &plural(kind)),
+    }
+}
+
+/// Returns the resource of a kind.
+fn plural(kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    if kind.ends_with('s') { kind } else { format!("{kind}s") }
 }
 
 /// Returns the key of an object.

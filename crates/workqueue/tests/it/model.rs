@@ -197,7 +197,7 @@ proptest! {
     fn every_order_hands_out_every_key_once(
         keys in prop::collection::vec((any::<u16>(), -3..3), 1..300), patience in 0_u32..4, groups in 1_u16..5,
     ) {
-        let queue = WorkQueue::builder().patience(patience).fair_by(move |key: &u16| key % groups).build();
+        let queue = WorkQueue::builder().starvation_limit(patience).fair_by(move |key: &u16| key % groups).build();
         for (key, priority) in &keys {
             queue.add_with(*key, AddOptions { priority: *priority, ..AddOptions::default() });
         }

@@ -28,7 +28,7 @@ use super::feed::{Feed, FeedEvent};
 use super::finalizers;
 use super::pending::Pending;
 use super::recorder::{self, Event};
-use crate::api_error::ApiError;
+use crate::ApiError;
 use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Propagation, Writer};
 use crate::custom::names;
 use crate::kinds::json_access::text;
@@ -101,6 +101,9 @@ struct Collector<'a> {
     /// from.
     kinds: BTreeMap<CollectionName, Arc<Kind>>,
     catalog: Option<Arc<Catalog>>,
+    /// The kinds that are defined but not served any more, by collection. Their objects still
+    /// exist, and are still in the graph.
+    unserved: BTreeMap<CollectionName, UnservedKind>,
     definitions: CollectionName,
     /// The kinds whose definition was deleted, by group and kind.
     deleted_kinds: BTreeMap<(String, String), DeletedKind>,
@@ -113,6 +116,13 @@ struct DeletedKind {
     namespaced: bool,
     /// The version of the deletion.
     revision: u64,
+}
+
+/// A kind that is defined, but has no served version.
+#[derive(Debug)]
+struct UnservedKind {
+    definition_uid: String,
+    namespaced: bool,
 }
 
 /// The states of all owners of an object.
@@ -134,6 +144,7 @@ impl<'a> Collector<'a> {
             pending: Pending::default(),
             kinds: BTreeMap::new(),
             catalog: None,
+            unserved: BTreeMap::new(),
             definitions: Arc::clone(&definitions.collection),
             deleted_kinds: BTreeMap::new(),
             writer: writer("generic-garbage-collector", "kube-controller-manager"),
@@ -156,6 +167,7 @@ impl<'a> Collector<'a> {
         let kinds = kinds.map(|it| (Arc::clone(&it.collection), it)).collect();
         let mut left = std::mem::replace(&mut self.kinds, kinds);
         left.retain(|collection, _| !self.kinds.contains_key(collection));
+        self.leave_undefined(&catalog);
         left.iter().for_each(|(collection, kind)| self.leave(collection, kind, &catalog));
         self.kinds.keys().for_each(|it| self.feed.follow(it));
         self.catalog = Some(catalog);
@@ -168,11 +180,38 @@ impl<'a> Collector<'a> {
     fn leave(&mut self, collection: &CollectionName, kind: &Kind, catalog: &Catalog) {
         let changes = self.feed.leave_with_changes(collection);
         self.apply(changes);
-        if catalog.definitions().any(|it| it.collection == *collection) {
-            return;
+        let namespaced = kind.def.namespaced;
+        match catalog.definition_of(kind) {
+            Some(defined) => {
+                let unserved = UnservedKind { definition_uid: defined.uid().to_owned(), namespaced };
+                self.unserved.insert(Arc::clone(collection), unserved);
+            }
+            None => self.forget_collection(collection, namespaced),
         }
+    }
+
+    /// Removes the objects of kinds from the graph whose definition was deleted while they were not
+    /// served. Owners would wait for them for ever.
+    fn leave_undefined(&mut self, catalog: &Catalog) {
+        let uids: HashSet<&str> = catalog.definitions().map(|it| it.uid()).collect();
+        for (collection, kind) in std::mem::take(&mut self.unserved) {
+            // Served again, maybe by another definition: the list of its objects, which comes next,
+            // shows which ones are gone.
+            if self.kinds.contains_key(&collection) {
+                continue;
+            }
+            if uids.contains(&*kind.definition_uid) {
+                self.unserved.insert(collection, kind);
+            } else {
+                self.forget_collection(&collection, kind.namespaced);
+            }
+        }
+    }
+
+    /// Removes the objects of a collection from the graph: they are gone.
+    fn forget_collection(&mut self, collection: &CollectionName, namespaced: bool) {
         for uid in self.graph.of_collection(collection) {
-            let look = self.graph.forget(&uid, kind.def.namespaced);
+            let look = self.graph.forget(&uid, namespaced);
             look.into_iter().for_each(|uid| self.pending.add(Work::Object(uid)));
         }
     }
@@ -341,9 +380,15 @@ impl<'a> Collector<'a> {
     }
 
     /// Removes the reference to an owner from a dependent.
+    ///
+    /// # Errors
+    /// An error if the kind of the dependent is not served now. Without its owner, the dependent
+    /// would be deleted as soon as it is served again.
     async fn orphan(&self, dependent: &Uid, owner: &Uid) -> Result<(), ApiError> {
         let Some(node) = self.graph.node(dependent) else { return Ok(()) };
-        let Some(kind) = self.kinds.get(&node.collection) else { return Ok(()) };
+        let Some(kind) = self.kinds.get(&node.collection) else {
+            return Err(ApiError::internal(format!("{} is not served", node.collection)));
+        };
         let owner = [owner.to_string()];
         self.change(kind, &node.key, dependent, |it| drop_owners(it, &owner)).await
     }
@@ -437,12 +482,30 @@ impl<'a> Collector<'a> {
     ) {
         let catalog = self.cluster.catalog();
         let namespace = stored.key().namespace().unwrap_or_default();
-        for (owner, _) in meta.owners.iter().zip(states).filter(|(_, it)| **it == OwnerState::Dangling) {
-            let Some(owner_kind) = catalog.kind_of(&owner.api_version, &owner.kind) else { continue };
-            let elsewhere = self.cluster.store().read(&owner_kind.collection, |history, revision| {
-                history.list_at(revision, None).into_iter().flatten().any(|it| it.uid() == owner.uid)
+        let owners = meta.owners.iter().zip(states).filter(|(_, it)| **it == OwnerState::Dangling);
+        let dangling: Vec<_> = owners
+            .filter_map(|(it, _)| Some((it, catalog.kind_of(&it.api_version, &it.kind)?.collection.clone())))
+            .collect();
+        let mut by_collection: BTreeMap<&CollectionName, HashSet<&str>> = BTreeMap::new();
+        for (owner, collection) in &dangling {
+            by_collection.entry(collection).or_default().insert(&owner.uid);
+        }
+        // A collection is not indexed by uid: it is read once for all references into it.
+        for (collection, uids) in &mut by_collection {
+            let there = self.cluster.store().read(collection, |history, revision| {
+                let all = history.list_at(revision, None).into_iter().flatten();
+                all.filter_map(|it| uids.get(it.uid()).copied()).collect()
             });
-            if !elsewhere {
+            *uids = there;
+        }
+        if by_collection.values().all(HashSet::is_empty) {
+            return;
+        }
+        // The names of an object are the same in all versions.
+        let mut about = stored.to_value();
+        about["apiVersion"] = kind.def.api_version().into();
+        for (owner, collection) in &dangling {
+            if !by_collection[collection].contains(owner.uid.as_str()) {
                 continue;
             }
             let OwnerRef { api_version, kind: owner_kind, name, uid, .. } = owner;
@@ -451,9 +514,6 @@ impl<'a> Collector<'a> {
                  in namespace {namespace:?}"
             );
             let event = Event::warning("OwnerRefInvalidNamespace", message);
-            // The names of an object are the same in all versions.
-            let mut about = stored.to_value();
-            about["apiVersion"] = kind.def.api_version().into();
             recorder::record(self.cluster, &self.writer, &about, &event).await;
         }
     }

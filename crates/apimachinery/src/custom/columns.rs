@@ -1,0 +1,217 @@
+//! Custom resources as rows of a table: the columns of their definition and the cells of an object.
+
+use jiff::Timestamp;
+use serde_json::{Number, Value, json};
+
+use super::go_format::{json as compact, shown_number};
+use super::jsonpath::{JsonPath, Visits};
+
+const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources \
+                    may allow a client to request the generation of an appropriate name automatically. Name is primarily \
+                    intended for creation idempotence and configuration definition. Cannot be updated. More info: \
+                    https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not \
+                   guaranteed to be set in happens-before order across separate operations. Clients may not set this \
+                   value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null \
+                   for lists. More info: \
+                   https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
+/// The number of bytes of text in a row of a table from which on cells are null.
+const MAX_ROW_BYTES: usize = 3 * 1024 * 1024;
+
+/// One column of `additionalPrinterColumns`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// The heading.
+    pub name: String,
+    /// `integer`, `number`, `string`, `boolean` or `date`.
+    pub kind: String,
+    /// A hint for clients.
+    pub format: String,
+    /// The description; derived from the path if the definition has none.
+    pub description: String,
+    /// 0 for columns that are always shown.
+    pub priority: i64,
+    /// The path of the cell in the object; `None` if it cannot be parsed.
+    pub path: Option<JsonPath>,
+}
+
+impl Column {
+    /// Reads a column of a definition.
+    pub fn read(column: &Value) -> Self {
+        let text = |key: &str| column.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let path = text("jsonPath");
+        let description = Some(text("description")).filter(|description| !description.is_empty());
+        let made = || format!("Custom resource definition column (in JSONPath format): {path}");
+        Self {
+            name: text("name"),
+            kind: text("type"),
+            format: text("format"),
+            description: description.unwrap_or_else(made),
+            priority: column.get("priority").and_then(Value::as_i64).unwrap_or(0),
+            path: JsonPath::parse(&path),
+        }
+    }
+
+    /// Returns the column that shows the age, for definitions without columns.
+    pub fn age() -> Self {
+        Self {
+            name: "Age".to_owned(),
+            kind: "date".to_owned(),
+            format: String::new(),
+            description: AGE.to_owned(),
+            priority: 0,
+            path: JsonPath::parse(".metadata.creationTimestamp"),
+        }
+    }
+}
+
+/// Returns the `columnDefinitions` of a table: the name, then these columns.
+pub fn definitions(columns: &[Column]) -> Vec<Value> {
+    let name =
+        json!({"name": "Name", "type": "string", "format": "name", "description": NAME, "priority": 0});
+    // kube-apiserver drops a column whose path cannot be parsed, and all columns after it.
+    let usable = columns.iter().take_while(|column| column.path.is_some());
+    let others = usable.map(|column| {
+        json!({
+            "name": column.name, "type": column.kind, "format": column.format,
+            "description": column.description, "priority": column.priority,
+        })
+    });
+    std::iter::once(name).chain(others).collect()
+}
+
+/// Returns the cells of an object: its name, then one for each column, null if there is nothing to
+/// show.
+///
+/// Cells after the first 3 MiB of text are null: each of many columns may show the whole object.
+/// The columns also share the number of values that one path may visit.
+pub fn cells(object: &Value, columns: &[Column], now: Timestamp) -> Vec<Value> {
+    let (mut bytes, mut visits) = (0, Visits::default());
+    let name = object.pointer("/metadata/name").cloned().unwrap_or_else(|| Value::String(String::new()));
+    let paths = columns.iter().map_while(|column| column.path.as_ref().map(|path| (column, path)));
+    let others = paths.map(|(column, path)| {
+        if bytes > MAX_ROW_BYTES || visits.are_spent() {
+            return Value::Null;
+        }
+        let found = path.find_within(object, &mut visits).unwrap_or_default();
+        let cell = found.first().map_or(Value::Null, |value| cell(&column.kind, value, now));
+        bytes += found.len() + cell.as_str().map_or(0, str::len);
+        cell
+    });
+    std::iter::once(name).chain(others).collect()
+}
+
+fn cell(kind: &str, value: &Value, now: Timestamp) -> Value {
+    match (kind, value) {
+        ("string", value) => Value::String(printed(value)),
+        ("integer", Value::Number(number)) => whole(number),
+        ("number", Value::Number(number)) => float(number),
+        ("boolean", Value::Bool(flag)) => Value::Bool(*flag),
+        ("date", Value::String(text)) => Value::String(age_of(text, now)),
+        _ => Value::Null,
+    }
+}
+
+fn printed(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) => shown_number(number),
+        Value::String(text) => text.clone(),
+        other => compact(other),
+    }
+}
+
+fn whole(number: &Number) -> Value {
+    #[expect(clippy::cast_possible_truncation, reason = "cells of integers are truncated on purpose")]
+    let cut = |float: f64| float as i64;
+    number.as_i64().or_else(|| number.as_f64().map(cut)).map_or(Value::Null, Value::from)
+}
+
+/// Converts a number of a `number` column. Whole numbers become integers: in JSON 7 and 7.0 are the
+/// same.
+fn float(number: &Number) -> Value {
+    match number.as_f64() {
+        Some(float) if float.fract() == 0.0 => whole(number),
+        _ => Value::Number(number.clone()),
+    }
+}
+
+fn age_of(text: &str, now: Timestamp) -> String {
+    match text.parse::<Timestamp>() {
+        _ if text.is_empty() || text == "null" => "<unknown>".to_owned(),
+        Ok(then) => age(now.as_second() - then.as_second()),
+        Err(_) => "<invalid>".to_owned(),
+    }
+}
+
+/// Formats a number of seconds in at most two units, as `HumanDuration` in k8s.io/apimachinery
+/// v0.36.4 pkg/util/duration/duration.go does.
+pub(crate) fn age(seconds: i64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let two = |big: i64, unit: &str, small: i64, smaller: &str| match small {
+        0 => format!("{big}{unit}"),
+        _ => format!("{big}{unit}{small}{smaller}"),
+    };
+    match () {
+        () if seconds < -1 => "<invalid>".to_owned(),
+        () if seconds < 0 => "0s".to_owned(),
+        () if seconds < 120 => format!("{seconds}s"),
+        () if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        () if minutes < 180 => format!("{minutes}m"),
+        () if hours < 8 => two(hours, "h", minutes % 60, "m"),
+        () if hours < 48 => format!("{hours}h"),
+        () if days < 8 => two(days, "d", hours % 24, "h"),
+        () if days < 730 => format!("{days}d"),
+        () if days < 2920 => two(days / 365, "y", days % 365, "d"),
+        () => format!("{}y", days / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_at_most_two_units() {
+        for (seconds, text) in [
+            (-5, "<invalid>"),
+            (-1, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (121, "2m1s"),
+            (600, "10m"),
+            (3 * 3600, "3h"),
+            (3 * 3600 + 60, "3h1m"),
+            (9 * 3600 + 60, "9h"),
+            (2 * 86_400 + 3600, "2d1h"),
+            (9 * 86_400 + 3600, "9d"),
+            (731 * 86_400, "2y1d"),
+            (3000 * 86_400, "8y"),
+        ] {
+            assert_eq!(age(seconds), text, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn the_columns_of_a_row_share_the_number_of_values_that_are_visited() {
+        let object = json!({"metadata": {"name": "a"}, "spec": {"a": "v", "list": vec![0; 300_000]}});
+        let columns = vec![Column::read(&json!({"name": "c", "type": "string", "jsonPath": "..a"})); 20];
+        let cells = cells(&object, &columns, Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            (cells.len(), &cells[1], &cells[20]),
+            (21, &json!("v"), &Value::Null),
+            "the last column is too many"
+        );
+    }
+
+    #[test]
+    fn the_text_of_a_row_is_limited() {
+        let object = json!({"metadata": {"name": "a"}, "spec": "x".repeat(MAX_ROW_BYTES / 2)});
+        let columns = vec![Column::read(&json!({"name": "c", "type": "string", "jsonPath": ".spec"})); 100];
+        let cells = cells(&object, &columns, Timestamp::UNIX_EPOCH);
+        assert_eq!(cells.len(), 101);
+        assert_eq!(cells.iter().filter(|cell| cell.is_null()).count(), 98, "two cells reach the limit");
+    }
+}

@@ -1,0 +1,200 @@
+//! Media types: the representation that a client accepts, and the format of its body.
+
+use dogwatch_core::{Reason, Status};
+
+use crate::api_error::ApiError;
+
+/// The encoding of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// `application/json`.
+    Json,
+    /// `application/yaml`.
+    Yaml,
+}
+
+/// The transformation of the objects in a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectForm {
+    /// The complete objects.
+    Whole,
+    /// A table with one row for each object.
+    Table,
+    /// Only metadata.
+    Metadata,
+    /// A list of only metadata.
+    MetadataList,
+    /// The aggregated discovery documents.
+    Discovery,
+}
+
+/// The format of a request body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyForm {
+    /// JSON, which is also the default.
+    Json,
+    /// YAML.
+    Yaml,
+    /// Protobuf, for built-in kinds only.
+    Protobuf,
+}
+
+/// One clause of an `Accept` header.
+struct Clause<'a> {
+    media: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+    quality: f32,
+}
+
+/// Negotiates the representation of a response: the first clause of the highest quality that can be
+/// served.
+///
+/// `transforms` is true if objects can be served as tables or metadata.
+///
+/// # Errors
+///
+/// Returns 406 if no clause can be served.
+pub fn negotiate(accept: Option<&str>, transforms: bool) -> Result<(Encoding, ObjectForm), ApiError> {
+    let Some(accept) = accept.map(str::trim).filter(|it| !it.is_empty()) else {
+        return Ok((Encoding::Json, ObjectForm::Whole));
+    };
+    let clauses = clauses(accept);
+    let mut known = false;
+    for clause in &clauses {
+        let encoding = match clause.media {
+            "application/json" | "*/*" => Encoding::Json,
+            "application/yaml" => Encoding::Yaml,
+            _ => continue,
+        };
+        known = true;
+        if let Some(form) = form(clause, transforms) {
+            return Ok((encoding, form));
+        }
+    }
+    Err(not_acceptable(known))
+}
+
+/// Returns the media types of an `Accept` header without their parameters, in order of preference.
+pub fn media_types(accept: &str) -> Vec<&str> {
+    clauses(accept).into_iter().map(|it| it.media).collect()
+}
+
+fn clauses(accept: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<_> = accept.split(',').map(clause).collect();
+    clauses.sort_by(|left, right| right.quality.total_cmp(&left.quality));
+    clauses
+}
+
+impl BodyForm {
+    /// Parses a `Content-Type`.
+    ///
+    /// # Errors
+    ///
+    /// Returns 415 for an unsupported type.
+    pub fn of(content_type: Option<&str>) -> Result<Self, ApiError> {
+        let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match media.to_ascii_lowercase().as_str() {
+            "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
+            _ => {
+                let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+                let message = format!(
+                    "the body of the request was in an unknown format - accepted media types include: {accepted}"
+                );
+                Err(ApiError::new(Reason::UnsupportedMediaType, message))
+            }
+        }
+    }
+}
+
+fn clause(text: &str) -> Clause<'_> {
+    let mut parts = text.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default();
+    let parameters: Vec<_> = parts.filter_map(|it| it.split_once('=')).collect();
+    let quality = parameters.iter().find(|(key, _)| *key == "q").and_then(|(_, value)| value.parse().ok());
+    Clause { media, parameters, quality: quality.unwrap_or(1.0) }
+}
+
+fn form(clause: &Clause<'_>, transforms: bool) -> Option<ObjectForm> {
+    let parameter = |key: &str| clause.parameters.iter().find(|(it, _)| *it == key).map(|(_, value)| *value);
+    let Some(wanted) = parameter("as") else { return Some(ObjectForm::Whole) };
+    let of_meta = parameter("g") == Some("meta.k8s.io") && parameter("v") == Some("v1");
+    match wanted {
+        "Table" if transforms && of_meta => Some(ObjectForm::Table),
+        "PartialObjectMetadata" if transforms && of_meta => Some(ObjectForm::Metadata),
+        "PartialObjectMetadataList" if transforms && of_meta => Some(ObjectForm::MetadataList),
+        "APIGroupDiscoveryList"
+            if parameter("g") == Some("apidiscovery.k8s.io") && parameter("v") == Some("v2") =>
+        {
+            Some(ObjectForm::Discovery)
+        }
+        _ => None,
+    }
+}
+
+/// Returns 406 with one of two messages: for an unknown type, and for a known type in an unknown
+/// form.
+fn not_acceptable(known: bool) -> ApiError {
+    let available = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+    let message = if known {
+        format!("only the following media types are accepted: {available}")
+    } else {
+        format!("406: Not Acceptable\n\nAvailable representations: {available}")
+    };
+    ApiError(Box::new(Status::failure(Reason::NotAcceptable, message)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_clause_that_can_be_served_wins() {
+        use Encoding::{Json, Yaml};
+        use ObjectForm::{Discovery, Metadata, Table, Whole};
+        for (accept, expected) in [
+            ("", (Json, Whole)),
+            ("*/*", (Json, Whole)),
+            ("text/html, application/json;q=0.5", (Json, Whole)),
+            ("application/json;q=0.2, application/yaml;q=0.9", (Yaml, Whole)),
+            ("application/vnd.kubernetes.protobuf,application/json", (Json, Whole)),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", (Json, Table)),
+            (
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+                (Json, Metadata),
+            ),
+            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", (Json, Whole)),
+            (
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json",
+                (Json, Discovery),
+            ),
+        ] {
+            assert_eq!(negotiate(Some(accept), true), Ok(expected), "{accept}");
+        }
+        assert_eq!(negotiate(None, true), Ok((Json, Whole)));
+    }
+
+    #[test]
+    fn unsupported_types_and_forms_have_different_406_messages() {
+        for (accept, words) in [
+            ("text/html", "406: Not Acceptable\n\nAvailable representations: application/json"),
+            ("application/*", "406: Not Acceptable\n\nAvailable representations: application/json"),
+            (
+                "application/json;as=Nothing;v=v1;g=meta.k8s.io",
+                "only the following media types are accepted: ",
+            ),
+        ] {
+            let refusal = negotiate(Some(accept), true).expect_err(accept);
+            assert!(refusal.0.code == 406 && refusal.0.message.starts_with(words), "{accept}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn bodies_default_to_json() {
+        assert_eq!(BodyForm::of(None), Ok(BodyForm::Json));
+        assert_eq!(BodyForm::of(Some("application/json; charset=utf-8")), Ok(BodyForm::Json));
+        assert_eq!(BodyForm::of(Some("application/yaml")), Ok(BodyForm::Yaml));
+        assert_eq!(BodyForm::of(Some("text/plain")).expect_err("not supported").0.code, 415);
+    }
+}

@@ -1,0 +1,132 @@
+//! Admission by quotas, limit ranges and runtime classes, as a client sees it.
+
+use crate::cluster::Writer;
+use crate::controllers::Controllers;
+use serde_json::{Value, json};
+
+use crate::tests::test_cluster::TestCluster;
+
+const QUOTAS: (&str, &str) = ("v1", "ResourceQuota");
+
+fn pod(name: &str, requests: Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "default" },
+        "spec": { "containers": [{ "name": "c", "image": "i", "resources": { "requests": requests } }] } })
+}
+
+/// Starts a cluster with a quota whose usage was counted.
+async fn with_quota(hard: Value, used: Value) -> TestCluster {
+    let it = TestCluster::with(Controllers::none()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "q", "namespace": "default" },
+        "spec": { "hard": hard } }))
+        .await;
+    it.change(QUOTAS, "default/q", "status", |it| {
+        it["status"] = json!({ "hard": it["spec"]["hard"], "used": used });
+    })
+    .await;
+    it
+}
+
+async fn refused(it: &TestCluster, object: Value) -> (u16, String) {
+    let refusal = it.cluster.add(object, &Writer::server("test")).await.expect_err("refused");
+    (refusal.0.code, refusal.0.message.clone())
+}
+
+fn used(it: &TestCluster) -> Value {
+    it.get(QUOTAS, "default/q").expect("exists")["status"]["used"].clone()
+}
+
+#[tokio::test]
+async fn creations_are_charged_and_rejected_beyond_the_quota() {
+    let it = with_quota(json!({ "pods": "2", "cpu": "1" }), json!({ "pods": "0", "cpu": "0" })).await;
+    it.add(pod("a", json!({ "cpu": "700m" }))).await;
+    assert_eq!(used(&it), json!({ "pods": "1", "cpu": "700m" }));
+    let (code, message) = refused(&it, pod("b", json!({ "cpu": "400m" }))).await;
+    assert_eq!(
+        (code, message.as_str()),
+        (
+            403,
+            r#"pods "b" is forbidden: exceeded quota: q, requested: cpu=400m, used: cpu=700m, limited: cpu=1"#
+        )
+    );
+    assert_eq!(used(&it), json!({ "pods": "1", "cpu": "700m" }), "a rejected object is not charged");
+    let (_, message) = refused(&it, pod("b", json!({}))).await;
+    assert_eq!(message, r#"pods "b" is forbidden: failed quota: q: must specify cpu for: c"#);
+}
+
+#[tokio::test]
+async fn a_dry_run_is_checked_against_the_quota_but_not_charged() {
+    let it = with_quota(json!({ "secrets": "1" }), json!({ "secrets": "0" })).await;
+    let secret = |name: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": "default" } });
+    let dry_run = Writer { dry_run: true, ..Writer::server("test") };
+    it.cluster.add(secret("a"), &dry_run).await.expect("within the quota");
+    assert_eq!(used(&it), json!({ "secrets": "0" }));
+    it.add(secret("a")).await;
+    let refusal = it.cluster.add(secret("b"), &dry_run).await.expect_err("too many");
+    assert_eq!(refusal.0.code, 403);
+}
+
+#[tokio::test]
+async fn concurrent_creations_do_not_exceed_the_quota() {
+    let it = with_quota(json!({ "configmaps": "5" }), json!({ "configmaps": "0" })).await;
+    let made = (0..20).map(|number| {
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": format!("m{number}"), "namespace": "default" } });
+        let cluster = std::sync::Arc::clone(&it.cluster);
+        tokio::spawn(async move { cluster.add(map, &Writer::server("test")).await.is_ok() })
+    });
+    let mut count = 0;
+    for task in made.collect::<Vec<_>>() {
+        count += usize::from(task.await.unwrap());
+    }
+    assert_eq!((count, used(&it)), (5, json!({ "configmaps": "5" })));
+}
+
+#[tokio::test]
+async fn a_quota_without_counted_usage_limits_nothing() {
+    let it = TestCluster::with(Controllers::none()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "q", "namespace": "default" },
+        "spec": { "hard": { "pods": "0" } } }))
+        .await;
+    it.add(pod("a", json!({}))).await;
+}
+
+#[tokio::test]
+async fn pods_get_the_defaults_of_the_limit_range_and_must_stay_within_it() {
+    let it = TestCluster::with(Controllers::none()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": "r", "namespace": "default" },
+        "spec": { "limits": [{ "type": "Container", "default": { "cpu": "500m" }, "max": { "cpu": "600m" } }] } }))
+        .await;
+    let given = it.add(pod("a", json!({}))).await;
+    let resources = &given["spec"]["containers"][0]["resources"];
+    assert_eq!(*resources, json!({ "limits": { "cpu": "500m" }, "requests": { "cpu": "500m" } }));
+    assert_eq!(given["status"]["qosClass"], "Burstable");
+    assert_eq!(
+        given["metadata"]["annotations"]["kubernetes.io/limit-ranger"],
+        "LimitRanger plugin set: cpu request for container c; cpu limit for container c"
+    );
+    let mut greedy = pod("b", json!({}));
+    greedy["spec"]["containers"][0]["resources"] = json!({ "limits": { "cpu": "1" } });
+    let (code, message) = refused(&it, greedy).await;
+    let expected = r#"pods "b" is forbidden: maximum cpu usage per Container is 600m, but limit is 1"#;
+    assert_eq!(code, 403);
+    assert!(message.starts_with(expected), "{message}");
+}
+
+#[tokio::test]
+async fn pods_get_the_overhead_of_their_runtime_class_which_must_exist() {
+    let it = TestCluster::with(Controllers::none()).await;
+    it.add(json!({ "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": { "name": "small" },
+        "handler": "h", "overhead": { "podFixed": { "cpu": "10m" } } }))
+        .await;
+    let classed = |class: &str| {
+        let mut pod = pod("a", json!({}));
+        pod["spec"]["runtimeClassName"] = class.into();
+        pod
+    };
+    let (code, message) = refused(&it, classed("absent")).await;
+    assert_eq!(
+        (code, message.as_str()),
+        (403, r#"pods "a" is forbidden: pod rejected: RuntimeClass "absent" not found"#)
+    );
+    assert_eq!(it.add(classed("small")).await["spec"]["overhead"], json!({ "cpu": "10m" }));
+}
