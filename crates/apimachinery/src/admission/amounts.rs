@@ -53,11 +53,15 @@ impl ResourceList {
 
     /// Takes the larger quantity of each name.
     pub fn raise_to(&mut self, others: &Self) {
-        for (name, amount) in &others.0 {
-            let it = self.0.entry(name.clone()).or_insert(*amount);
-            if amount.exceeds(*it) {
-                *it = *amount;
-            }
+        others.iter().for_each(|(name, amount)| self.raise(name, amount));
+    }
+
+    /// Takes the larger quantity of one name.
+    pub fn raise(&mut self, name: &str, amount: Quantity) {
+        match self.0.get_mut(name) {
+            Some(it) if amount.exceeds(*it) => *it = amount,
+            Some(_) => {}
+            None => self.set(name, amount),
         }
     }
 
