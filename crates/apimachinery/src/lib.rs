@@ -25,6 +25,7 @@
 #![allow(clippy::exhaustive_enums, reason = "the API server has to handle every variant")]
 
 pub mod depth;
+mod weight;
 mod api_error;
 mod field_errors;
 pub mod strconv;

@@ -3,6 +3,9 @@
 //!
 //! Mirrors k8s.io/kubernetes v1.36.4 plugin/pkg/admission/limitranger/admission.go.
 
+use std::cell::OnceCell;
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::ResourceList;
@@ -18,6 +21,14 @@ const MAX_ANNOTATION: usize = 256 * 1024;
 /// The largest quantity that is compared in thousandths, `resource.MaxMilliValue`: an `i64` holds
 /// no larger one.
 const MAX_MILLI_VALUE: i128 = (i64::MAX / 1000) as i128;
+
+/// The number of violations that are looked for. kube-apiserver finds all: one for each container
+/// and each name of a range.
+const MAX_FOUND: usize = 10_000;
+/// The number of different violations that a message shows.
+const MAX_SHOWN: usize = 1_000;
+/// The size of the violations in a message, in bytes, from which on no more are added.
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// Sets the requests and limits that the containers of a pod leave out to the defaults of the
 /// ranges of its namespace.
@@ -83,51 +94,107 @@ fn fill_from(pod: &mut Value, range: &Value) -> bool {
 
 /// Returns the message if a range rejects an object of a kind. Only pods and claims are limited.
 pub fn refuse(accounting: Accounting, value: &Value, ranges: &[Value]) -> Option<String> {
+    let of_pod = OnceCell::new();
     for range in ranges {
-        let mut violations: Vec<String> = Vec::new();
+        let mut violations = Violations::default();
         for limit in items(range, "/spec/limits") {
-            let found = match accounting {
-                Accounting::Pod => pod_violations(limit, value),
-                Accounting::Claim => claim_violations(limit, value),
-                _ => Vec::new(),
-            };
-            violations.extend(found);
-        }
-        let mut distinct: Vec<String> = Vec::new();
-        for one in violations {
-            if !distinct.contains(&one) {
-                distinct.push(one);
+            match (accounting, text(limit, "/type")) {
+                (Accounting::Pod, "Container") => {
+                    let bounds = Bounds::read("Container", limit);
+                    let containers = items(value, "/spec/containers").iter();
+                    for it in containers.chain(items(value, "/spec/initContainers")) {
+                        if violations.left_out {
+                            break;
+                        }
+                        let requests = ResourceList::at(it, "/resources/requests");
+                        let limits = ResourceList::at(it, "/resources/limits");
+                        bounds.check(&requests, &limits, &mut violations);
+                    }
+                }
+                (Accounting::Pod, "Pod") => {
+                    let (requests, limits) = of_pod.get_or_init(|| {
+                        (pod::wanted(value, Side::Requests), pod::wanted(value, Side::Limits))
+                    });
+                    Bounds::read("Pod", limit).check(requests, limits, &mut violations);
+                }
+                (Accounting::Claim, "PersistentVolumeClaim") => check_claim(limit, value, &mut violations),
+                _ => {}
             }
         }
-        match distinct.as_slice() {
-            [] => {}
-            [one] => return Some(one.clone()),
-            many => return Some(format!("[{}]", many.join(", "))),
+        if let Some(message) = violations.message() {
+            return Some(message);
         }
     }
     None
 }
 
-fn pod_violations(limit: &Value, pod: &Value) -> Vec<String> {
-    match text(limit, "/type") {
-        "Container" => {
-            let containers = items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
-            let of = |it: &Value| {
-                let requests = ResourceList::at(it, "/resources/requests");
-                violations(limit, "Container", &requests, &ResourceList::at(it, "/resources/limits"))
-            };
-            containers.flat_map(of).collect()
+/// The violations of a range. Equal ones are shown once.
+#[derive(Default)]
+struct Violations {
+    shown: Vec<String>,
+    known: HashSet<String>,
+    found: usize,
+    bytes: usize,
+    /// True if there are more, so that the rest can be skipped.
+    left_out: bool,
+}
+
+impl Violations {
+    /// Adds violations until there are too many.
+    fn extend(&mut self, violations: impl Iterator<Item = String>) {
+        for one in violations {
+            if self.found >= MAX_FOUND || self.shown.len() >= MAX_SHOWN || self.bytes >= MAX_BYTES {
+                self.left_out = true;
+                return;
+            }
+            self.found = self.found.saturating_add(1);
+            if !self.known.contains(&one) {
+                self.bytes = self.bytes.saturating_add(one.len());
+                self.known.insert(one.clone());
+                self.shown.push(one);
+            }
         }
-        "Pod" => violations(limit, "Pod", &pod::wanted(pod, Side::Requests), &pod::wanted(pod, Side::Limits)),
-        _ => Vec::new(),
+    }
+
+    fn message(mut self) -> Option<String> {
+        if self.left_out {
+            self.shown.push("more violations are not shown".to_owned());
+        }
+        match self.shown.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            many => Some(format!("[{}]", many.join(", "))),
+        }
     }
 }
 
-fn claim_violations(limit: &Value, claim: &Value) -> Vec<String> {
-    let what = "PersistentVolumeClaim";
-    if text(limit, "/type") != what {
-        return Vec::new();
+/// The bounds in a limit of a range.
+struct Bounds<'a> {
+    /// The type of the limit.
+    what: &'a str,
+    least: ResourceList,
+    most: ResourceList,
+    ratio: ResourceList,
+}
+
+impl<'a> Bounds<'a> {
+    fn read(what: &'a str, limit: &Value) -> Self {
+        let at = |pointer: &str| ResourceList::at(limit, pointer);
+        Self { what, least: at("/min"), most: at("/max"), ratio: at("/maxLimitRequestRatio") }
     }
+
+    fn check(&self, requests: &ResourceList, limits: &ResourceList, violations: &mut Violations) {
+        let what = self.what;
+        let least =
+            self.least.iter().filter_map(|(name, it)| below_minimum(what, name, it, requests, limits));
+        let most = self.most.iter().filter_map(|(name, it)| above_maximum(what, name, it, requests, limits));
+        let apart = self.ratio.iter().filter_map(|(name, it)| above_ratio(what, name, it, requests, limits));
+        violations.extend(least.chain(most).chain(apart));
+    }
+}
+
+fn check_claim(limit: &Value, claim: &Value, violations: &mut Violations) {
+    let what = "PersistentVolumeClaim";
     let requests = ResourceList::at(claim, "/spec/resources/requests");
     let least = ResourceList::at(limit, "/min");
     let least = least
@@ -142,16 +209,7 @@ fn claim_violations(limit: &Value, claim: &Value) -> Vec<String> {
             Some(_) => None,
         }
     });
-    least.chain(most).collect()
-}
-
-fn violations(limit: &Value, what: &str, requests: &ResourceList, limits: &ResourceList) -> Vec<String> {
-    let (least, most) = (ResourceList::at(limit, "/min"), ResourceList::at(limit, "/max"));
-    let ratio = ResourceList::at(limit, "/maxLimitRequestRatio");
-    let least = least.iter().filter_map(|(name, it)| below_minimum(what, name, it, requests, limits));
-    let most = most.iter().filter_map(|(name, it)| above_maximum(what, name, it, requests, limits));
-    let apart = ratio.iter().filter_map(|(name, it)| above_ratio(what, name, it, requests, limits));
-    least.chain(most).chain(apart).collect()
+    violations.extend(least.chain(most));
 }
 
 fn below_minimum(
@@ -299,6 +357,22 @@ mod tests {
         ] {
             assert_eq!(refuse(Accounting::Pod, &pod(resources), &range(limit)).as_deref(), expected);
         }
+    }
+
+    #[test]
+    fn equal_violations_are_shown_once_and_only_the_first_thousand() {
+        let containers: Vec<_> = (0..3).map(|i| json!({ "name": format!("c{i}") })).collect();
+        let pod = json!({ "spec": { "containers": containers } });
+        let limit = |names: usize| {
+            let most: serde_json::Map<_, _> = (0..names).map(|i| (format!("r{i:04}"), json!(1))).collect();
+            range(json!({ "type": "Container", "max": most }))
+        };
+        let message = |names: usize| refuse(Accounting::Pod, &pod, &limit(names)).unwrap();
+        assert_eq!(message(1), "maximum r0000 usage per Container is 1.  No limit is specified");
+        assert_eq!(message(MAX_SHOWN - 1).matches("r0007 usage").count(), 1);
+        assert!(!message(MAX_SHOWN - 1).contains("more violations"));
+        assert!(message(MAX_SHOWN + 1).ends_with("No limit is specified, more violations are not shown]"));
+        assert!(!message(MAX_SHOWN + 1).contains("r1000"));
     }
 
     #[test]

@@ -85,9 +85,60 @@ pub(super) fn has_pod_level_resources(pod: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+
+    /// Returns the sum as `PodRequests` of k8s.io/component-helpers v0.36.4 resource/helpers.go
+    /// computes it, which raises all names for each init container.
+    fn plainly_summed(pod: &Value) -> ResourceList {
+        let of = |container: &Value| ResourceList::at(container, "/resources/requests");
+        let mut total = ResourceList::default();
+        items(pod, "/spec/containers").iter().for_each(|it| total.add(&of(it)));
+        let (mut sidecars, mut first) = (ResourceList::default(), ResourceList::default());
+        for container in items(pod, "/spec/initContainers") {
+            let mut amounts = of(container);
+            if text(container, "/restartPolicy") == "Always" {
+                total.add(&amounts);
+                sidecars.add(&amounts);
+                first.raise_to(&sidecars);
+            } else {
+                amounts.add(&sidecars);
+                first.raise_to(&amounts);
+            }
+        }
+        total.raise_to(&first);
+        total
+    }
+
+    fn any_container() -> impl Strategy<Value = Value> {
+        let amount = prop_oneof![
+            Just("0"),
+            Just("1"),
+            Just("500m"),
+            Just("1000m"),
+            Just("2"),
+            Just("1Ki"),
+            Just("-1")
+        ];
+        let amounts = prop::collection::btree_map("[a-d]", amount, 0..4);
+        (amounts, any::<bool>()).prop_map(|(amounts, is_sidecar)| {
+            let policy = if is_sidecar { "Always" } else { "" };
+            json!({ "restartPolicy": policy, "resources": { "requests": amounts } })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_sum_is_that_of_raising_all_names_for_each_init_container(
+            containers in prop::collection::vec(any_container(), 0..3),
+            first in prop::collection::vec(any_container(), 0..6),
+        ) {
+            let pod = json!({ "spec": { "containers": containers, "initContainers": first } });
+            prop_assert_eq!(wanted(&pod, Side::Requests), plainly_summed(&pod));
+        }
+    }
 
     fn container(cpu: &str) -> Value {
         json!({ "name": cpu, "resources": { "requests": { "cpu": cpu } } })

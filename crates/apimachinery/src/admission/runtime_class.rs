@@ -2,6 +2,8 @@
 //!
 //! Mirrors k8s.io/kubernetes v1.36.4 plugin/pkg/admission/runtimeclass/admission.go.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::ResourceList;
@@ -66,7 +68,8 @@ fn schedule(pod: &mut Value, class: &Value) -> Result<(), String> {
     if !more.is_empty() {
         let slot = spec.entry("tolerations").or_insert_with(|| Value::Array(Vec::new()));
         if let Some(tolerations) = slot.as_array_mut() {
-            let new: Vec<Value> = more.iter().filter(|it| !tolerations.contains(it)).cloned().collect();
+            let known: HashSet<&Value> = tolerations.iter().collect();
+            let new: Vec<Value> = more.iter().filter(|it| !known.contains(it)).cloned().collect();
             tolerations.extend(new);
         }
     }

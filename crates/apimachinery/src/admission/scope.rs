@@ -1,5 +1,7 @@
 //! The scopes of a quota, which select the objects of a kind that it counts.
 
+use std::cell::OnceCell;
+
 use serde_json::Value;
 
 use super::usage::CountedKind;
@@ -9,8 +11,9 @@ use crate::kinds::rules::Accounting;
 
 /// Returns true if an object is in all scopes of a quota. Kinds without scopes are in none.
 pub(super) fn covers(quota: &Value, kind: CountedKind<'_>, object: &Value) -> bool {
+    let pod = PodScopes { pod: object, is_best_effort: OnceCell::new(), crosses_namespaces: OnceCell::new() };
     let inside = |scope: &str, operator: &str, values: &[Value]| match kind.accounting {
-        Accounting::Pod => pod_is_in(object, scope, operator, values),
+        Accounting::Pod => pod.are_in(scope, operator, values),
         Accounting::Claim => claim_is_in(object, scope, operator, values),
         _ => false,
     };
@@ -20,18 +23,32 @@ pub(super) fn covers(quota: &Value, kind: CountedKind<'_>, object: &Value) -> bo
         && chosen.iter().all(|it| inside(text(it, "/scopeName"), text(it, "/operator"), items(it, "/values")))
 }
 
-fn pod_is_in(pod: &Value, scope: &str, operator: &str, values: &[Value]) -> bool {
-    match scope {
-        "Terminating" => is_terminating(pod),
-        "NotTerminating" => !is_terminating(pod),
-        "BestEffort" => qos_class(pod) == "BestEffort",
-        "NotBestEffort" => qos_class(pod) != "BestEffort",
-        "PriorityClass" => {
-            let class = text(pod, "/spec/priorityClassName");
-            selects(operator, values, Some(class).filter(|it| !it.is_empty()))
+/// The scopes of a pod. Those that depend on all of its containers are computed once, because a
+/// quota can name a scope any number of times.
+struct PodScopes<'a> {
+    pod: &'a Value,
+    is_best_effort: OnceCell<bool>,
+    crosses_namespaces: OnceCell<bool>,
+}
+
+impl PodScopes<'_> {
+    fn are_in(&self, scope: &str, operator: &str, values: &[Value]) -> bool {
+        let pod = self.pod;
+        let is_best_effort = || *self.is_best_effort.get_or_init(|| qos_class(pod) == "BestEffort");
+        match scope {
+            "Terminating" => is_terminating(pod),
+            "NotTerminating" => !is_terminating(pod),
+            "BestEffort" => is_best_effort(),
+            "NotBestEffort" => !is_best_effort(),
+            "PriorityClass" => {
+                let class = text(pod, "/spec/priorityClassName");
+                selects(operator, values, Some(class).filter(|it| !it.is_empty()))
+            }
+            "CrossNamespacePodAffinity" => {
+                *self.crosses_namespaces.get_or_init(|| has_cross_namespace_affinity(pod))
+            }
+            _ => false,
         }
-        "CrossNamespacePodAffinity" => has_cross_namespace_affinity(pod),
-        _ => false,
     }
 }
 

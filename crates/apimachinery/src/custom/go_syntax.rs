@@ -52,6 +52,7 @@ pub(super) fn translate(expression: &str) -> Result<String, SyntaxError> {
         out: String::with_capacity(expression.len() * 2),
         open: vec![Group::default()],
         last_repeat: None,
+        last_name_end: expression.rfind(":]"),
     };
     while !reader.rest.is_empty() {
         reader.step()?;
@@ -76,6 +77,9 @@ struct Reader<'a> {
     /// The text from the beginning of the repetition that was parsed right before, if there was
     /// one.
     last_repeat: Option<&'a str>,
+    /// The position of the last `:]`, which ends the name of a class. Without it, each `[:` that no
+    /// name follows would search the whole rest.
+    last_name_end: Option<usize>,
 }
 
 /// A group that is being parsed.
@@ -395,6 +399,7 @@ impl<'a> Reader<'a> {
             is_first = false;
             let place = self.rest;
             if let Some(name) = place.strip_prefix("[:")
+                && self.last_name_end >= Some(self.whole.len() - name.len())
                 && let Some((name, rest)) = name.split_once(":]")
             {
                 self.rest = rest;

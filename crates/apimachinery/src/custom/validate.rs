@@ -4,6 +4,7 @@
 //! (ratcheting), if the old value can be identified. That is the case for fields of objects and
 //! items of keyed lists, not for items of other lists.
 
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display};
 
@@ -17,6 +18,7 @@ use super::{formats, prune};
 use crate::api_error::{FieldError, FieldErrorKind};
 use crate::field_errors::FieldErrors;
 use crate::schema::Topology;
+use crate::weight;
 
 /// The field of a problem that is not about one field.
 pub(crate) const NOWHERE: &str = "<nil>";
@@ -28,6 +30,16 @@ const MOST_REPORTED: usize = 1_000;
 
 /// The size of all messages, in bytes, from which on no more problems are reported.
 const MOST_BYTES: usize = 1024 * 1024;
+
+/// The number of checks that any value may take.
+const FREE_CHECKS: usize = 200_000;
+
+/// The number of checks for each part of a value. Without alternatives in the schema, each part is
+/// checked once; with them, once for each alternative.
+const CHECKS_PER_PART: usize = 100;
+
+/// The largest number of checks. kube-apiserver has no limit.
+const MOST_CHECKS: usize = 20_000_000;
 
 /// Returns all problems of a whole object, by key. With `old`, unchanged invalid values pass.
 pub fn validate(object: &Value, old: Option<&Value>, schema: &Structural) -> FieldErrors {
@@ -50,7 +62,64 @@ fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &st
         };
         FieldError { field, kind: found.kind, message: found.message }
     };
-    check(schema, value, old, &ValuePath::Root(""), false).found.into_iter().map(place).collect()
+    let checks = Checks::of(value);
+    let mode = Mode { quiet: false, checks: &checks };
+    let found = check(schema, value, old, &ValuePath::Root(""), mode).found;
+    match checks.ended_at.into_inner() {
+        None => found.into_iter().map(place).collect(),
+        Some(name) => {
+            let detail = "the alternatives in its schema take too many checks";
+            let message = FieldError::new("", FieldErrorKind::TooMany, detail).message;
+            let words = String::new();
+            [place(Found { name, kind: FieldErrorKind::TooMany, message, words })].into_iter().collect()
+        }
+    }
+}
+
+/// The number of checks that may still be made, shared by all parts of a value. The cost of
+/// alternatives is the product of their number and the size of the value.
+struct Checks {
+    left: Cell<usize>,
+    /// The path of the value whose check exceeded the number.
+    ended_at: RefCell<Option<String>>,
+}
+
+impl Checks {
+    fn of(value: &Value) -> Self {
+        let number = weight::of(value).saturating_mul(CHECKS_PER_PART).saturating_add(FREE_CHECKS);
+        Self { left: Cell::new(number.min(MOST_CHECKS)), ended_at: RefCell::new(None) }
+    }
+
+    /// Returns true if no more checks may be made, so that the rest can be skipped.
+    fn are_spent(&self) -> bool {
+        self.left.get() == 0
+    }
+
+    /// Takes a number of checks of the value at a path. Returns false if they are spent.
+    fn take(&self, count: usize, path: &ValuePath<'_>) -> bool {
+        let left = self.left.get().saturating_sub(count);
+        self.left.set(left);
+        if left == 0 {
+            self.ended_at.borrow_mut().get_or_insert_with(|| path.to_string());
+        }
+        left > 0
+    }
+}
+
+/// The way in which a value is checked.
+#[derive(Clone, Copy)]
+struct Mode<'a> {
+    /// True if problems are not reported, only [`Outcome::failed`] is set: alternatives are first
+    /// compared, and then only the closest one is reported. A message costs as much as the path is
+    /// long.
+    quiet: bool,
+    checks: &'a Checks,
+}
+
+impl Mode<'_> {
+    fn quietly(self) -> Self {
+        Self { quiet: true, ..self }
+    }
 }
 
 /// One problem. `words` is the message of kube-apiserver's validator; equal ones are reported once.
@@ -63,11 +132,8 @@ struct Found {
 
 /// The result of a check. `matches` counts the checks that passed: of several alternatives the
 /// closest is reported.
-#[derive(Default)]
-struct Outcome {
-    /// True if problems are not reported, only `failed` is set: alternatives are first compared,
-    /// and then only the closest one is reported. A message costs as much as the path is long.
-    quiet: bool,
+struct Outcome<'a> {
+    mode: Mode<'a>,
     /// True if there was a problem.
     failed: bool,
     found: Vec<Found>,
@@ -78,7 +144,19 @@ struct Outcome {
     matches: usize,
 }
 
-impl Outcome {
+impl<'a> Outcome<'a> {
+    fn new(mode: Mode<'a>) -> Self {
+        let (found, said) = (Vec::new(), HashSet::new());
+        Self { mode, failed: false, found, said, bytes: 0, matches: 0 }
+    }
+
+    /// Takes a number of checks, or fails if they are spent.
+    fn take_checks(&mut self, count: usize, path: &ValuePath<'_>) -> bool {
+        let taken = self.mode.checks.take(count, path);
+        self.failed |= !taken;
+        taken
+    }
+
     fn add(&mut self, found: Found) {
         if !self.is_full() && !self.said.contains(&found.words) {
             self.said.insert(found.words.clone());
@@ -90,14 +168,14 @@ impl Outcome {
     /// Adds a problem, which is only formatted if it is reported.
     fn add_with(&mut self, found: impl FnOnce() -> Found) {
         self.failed = true;
-        if !self.quiet && !self.is_full() {
+        if !self.mode.quiet && !self.is_full() {
             self.add(found());
         }
     }
 
     /// Returns true if no more problems are reported, so that the rest can be skipped.
     fn is_full(&self) -> bool {
-        self.found.len() >= MOST_REPORTED || self.bytes >= MOST_BYTES
+        self.found.len() >= MOST_REPORTED || self.bytes >= MOST_BYTES || self.mode.checks.are_spent()
     }
 
     fn forget_all(&mut self) {
@@ -113,7 +191,7 @@ impl Outcome {
         self.matches += other.matches;
     }
 
-    fn invalid(&mut self, path: &ValuePath<'_>, value: &str, words: impl Display) {
+    fn invalid(&mut self, path: &ValuePath<'_>, value: impl Display, words: impl Display) {
         self.add_with(|| {
             let words = words.to_string();
             let message = format!("Invalid value: {value}: {words}");
@@ -147,14 +225,17 @@ impl Outcome {
 }
 
 /// Checks a value. `old` is its former value, if known.
-fn check(
+fn check<'a>(
     schema: &Structural,
     value: &Value,
     old: Option<&Value>,
     path: &ValuePath<'_>,
-    quiet: bool,
-) -> Outcome {
-    let mut outcome = Outcome { quiet, ..Outcome::default() };
+    mode: Mode<'a>,
+) -> Outcome<'a> {
+    let mut outcome = Outcome::new(mode);
+    if !outcome.take_checks(1, path) {
+        return outcome;
+    }
     if value.is_null() {
         check_null(schema, path, &mut outcome);
     } else {
@@ -166,7 +247,7 @@ fn check(
     outcome
 }
 
-fn check_null(schema: &Structural, path: &ValuePath<'_>, outcome: &mut Outcome) {
+fn check_null(schema: &Structural, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
     if schema.types().is_empty() || schema.nullable {
         outcome.matches += 1;
     } else {
@@ -180,7 +261,7 @@ fn check_value(
     value: &Value,
     old: Option<&Value>,
     path: &ValuePath<'_>,
-    outcome: &mut Outcome,
+    outcome: &mut Outcome<'_>,
 ) {
     if !schema.types().is_empty() || schema.limits.format.is_some() {
         check_type(schema, value, path, outcome);
@@ -191,11 +272,13 @@ fn check_value(
     match value {
         Value::String(text) => check_text(schema, text, path, outcome),
         Value::Number(number) => {
+            // A message that is not reported needs no path, which may be long.
+            let path = if outcome.mode.quiet { &ValuePath::Root("") } else { path };
             for fault in numbers::faults(number, schema, path) {
                 match fault {
                     Fault::Plain(words) => outcome.nowhere(words),
-                    Fault::OfValue(words) => outcome.invalid(path, &shown(value), words),
-                    Fault::OfLimit { limit, words } => outcome.invalid(path, &limit, words),
+                    Fault::OfValue(words) => outcome.invalid(path, shown(value), words),
+                    Fault::OfLimit { limit, words } => outcome.invalid(path, limit, words),
                 }
             }
             outcome.matches += 2;
@@ -215,7 +298,7 @@ fn check_value(
     outcome.matches += 1;
 }
 
-fn check_type(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome) {
+fn check_type(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
     let types = schema.types();
     let (actual, native) = match value {
         Value::Bool(_) => ("boolean", ""),
@@ -253,7 +336,7 @@ fn expected(schema: &Structural) -> String {
     names.join(",")
 }
 
-fn check_alternatives(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome) {
+fn check_alternatives(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
     let limits = &schema.limits;
     if !limits.any_of.is_empty() {
         check_any_of(&limits.any_of, value, path, outcome);
@@ -264,7 +347,7 @@ fn check_alternatives(schema: &Structural, value: &Value, path: &ValuePath<'_>, 
     if !limits.all_of.is_empty() {
         let mut passed = 0;
         for schema in &limits.all_of {
-            let result = check(schema, value, None, path, outcome.quiet);
+            let result = check(schema, value, None, path, outcome.mode);
             passed += usize::from(!result.failed);
             outcome.merge(result);
         }
@@ -274,7 +357,7 @@ fn check_alternatives(schema: &Structural, value: &Value, path: &ValuePath<'_>, 
         }
     }
     if let Some(not) = &limits.not
-        && !check(not, value, None, path, true).failed
+        && !check(not, value, None, path, outcome.mode.quietly()).failed
     {
         outcome.nowhere(format_args!("{} must not validate the schema (not)", QuotedPath(path)));
     }
@@ -283,18 +366,28 @@ fn check_alternatives(schema: &Structural, value: &Value, path: &ValuePath<'_>, 
 
 /// The alternative that most checks of a value passed.
 #[derive(Default)]
-struct Closest<'a>(Option<(&'a Structural, Outcome)>);
+struct Closest<'a, 'c>(Option<(&'a Structural, Outcome<'c>)>);
 
-impl<'a> Closest<'a> {
-    fn consider(&mut self, schema: &'a Structural, result: Outcome) {
+impl<'a, 'c> Closest<'a, 'c> {
+    fn consider(&mut self, schema: &'a Structural, result: Outcome<'c>) {
         if self.0.as_ref().is_none_or(|(_, closest)| result.matches > closest.matches) {
             self.0 = Some((schema, result));
         }
     }
 
-    fn report(self, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome) {
+    fn report(self, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'c>) {
         let Some((schema, result)) = self.0 else { return };
-        outcome.merge(if outcome.quiet { result } else { check(schema, value, None, path, false) });
+        let mode = outcome.mode;
+        outcome.merge(if mode.quiet { result } else { check(schema, value, None, path, mode) });
+    }
+}
+
+/// A text that is formatted with quotes.
+struct Quoted<'a>(&'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&quoted(self.0))
     }
 }
 
@@ -307,10 +400,10 @@ impl Display for QuotedPath<'_> {
     }
 }
 
-fn check_any_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome) {
+fn check_any_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
     let mut closest = Closest::default();
     for schema in schemas {
-        let result = check(schema, value, None, path, true);
+        let result = check(schema, value, None, path, outcome.mode.quietly());
         if !result.failed {
             return outcome.merge(result);
         }
@@ -320,11 +413,11 @@ fn check_any_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, out
     closest.report(value, path, outcome);
 }
 
-fn check_one_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome) {
+fn check_one_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
     let mut closest = Closest::default();
-    let mut passed: Vec<Outcome> = Vec::new();
+    let mut passed: Vec<Outcome<'_>> = Vec::new();
     for schema in schemas {
-        let result = check(schema, value, None, path, true);
+        let result = check(schema, value, None, path, outcome.mode.quietly());
         if result.failed {
             closest.consider(schema, result);
         } else {
@@ -344,28 +437,30 @@ fn check_one_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, out
     }
 }
 
-fn check_text(schema: &Structural, text: &str, path: &ValuePath<'_>, outcome: &mut Outcome) {
+fn check_text(schema: &Structural, text: &str, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
     let limits = &schema.limits;
-    let length = text.chars().count() as u64;
+    let is_measured = limits.max_length.is_some() || limits.min_length.is_some();
+    // An expression takes more time for each byte.
+    let cost = weight::of_text(text).saturating_mul(if limits.pattern.is_some() { 8 } else { 1 });
+    if (is_measured || limits.pattern.is_some() || limits.format.is_some())
+        && !outcome.take_checks(cost, path)
+    {
+        return;
+    }
+    let length = if is_measured { text.chars().count() as u64 } else { 0 };
     outcome.matches += 1;
     if let Some(most) = limits.max_length.filter(|most| length > *most) {
         let words = format_args!("{path} in body should be at most {most} chars long");
         let detail = format!("may not be more than {most} bytes");
         outcome.other(path, FieldErrorKind::TooLong, &detail, words);
     } else if let Some(least) = limits.min_length.filter(|least| length < *least) {
-        outcome.invalid(
-            path,
-            &quoted(text),
-            format_args!("{path} in body should be at least {least} chars long"),
-        );
+        let words = format_args!("{path} in body should be at least {least} chars long");
+        outcome.invalid(path, Quoted(text), words);
     } else if let Some(pattern) = &limits.pattern
         && !pattern.is_match(text)
     {
-        outcome.invalid(
-            path,
-            &quoted(text),
-            format_args!("{path} in body should match '{}'", pattern.as_str()),
-        );
+        let words = format_args!("{path} in body should match '{}'", pattern.as_str());
+        outcome.invalid(path, Quoted(text), words);
     }
     if let Some(format) = limits.format.as_deref().filter(|format| formats::known(format)) {
         outcome.matches += 1;
@@ -375,8 +470,11 @@ fn check_text(schema: &Structural, text: &str, path: &ValuePath<'_>, outcome: &m
     }
 }
 
-fn check_enum(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome) {
+fn check_enum(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
     let allowed = &schema.limits.one_of_values;
+    if !allowed.listed.is_empty() && !outcome.take_checks(weight::of(value), path) {
+        return;
+    }
     // Null is never allowed by an enum, even if it lists null.
     if allowed.listed.is_empty() || (!value.is_null() && numbers::is_allowed(value, allowed)) {
         return;
@@ -394,7 +492,7 @@ fn check_items(
     items: &[Value],
     old: Option<&Value>,
     path: &ValuePath<'_>,
-    outcome: &mut Outcome,
+    outcome: &mut Outcome<'_>,
 ) {
     if let Some(schema_of_items) = schema.items.as_deref() {
         let former = FormerItems::new(schema, old);
@@ -403,16 +501,12 @@ fn check_items(
                 break;
             }
             let old = former.of(item);
-            outcome.merge(check(schema_of_items, item, old, &ValuePath::Item(path, index), outcome.quiet));
+            outcome.merge(check(schema_of_items, item, old, &ValuePath::Item(path, index), outcome.mode));
         }
     }
     let size = items.len() as u64;
     if let Some(least) = schema.limits.min_items.filter(|least| size < *least) {
-        outcome.invalid(
-            path,
-            &size.to_string(),
-            format_args!("{path} in body should have at least {least} items"),
-        );
+        outcome.invalid(path, size, format_args!("{path} in body should have at least {least} items"));
     }
     if let Some(most) = schema.limits.max_items.filter(|most| size > *most) {
         too_many(path, size, most, format_args!("{path} in body should have at most {most} items"), outcome);
@@ -449,7 +543,7 @@ fn key_of(keys: &[String], item: &Value) -> String {
     keys.iter().map(|key| item.get(key).map_or_else(|| ";".to_owned(), |it| format!("{it};"))).collect()
 }
 
-fn too_many(path: &ValuePath<'_>, size: u64, most: u64, words: impl Display, outcome: &mut Outcome) {
+fn too_many(path: &ValuePath<'_>, size: u64, most: u64, words: impl Display, outcome: &mut Outcome<'_>) {
     let plural = if most == 1 { "" } else { "s" };
     let detail = format!("{size}: must have at most {most} item{plural}");
     outcome.other(path, FieldErrorKind::TooMany, &detail, words);
@@ -460,16 +554,12 @@ fn check_object(
     object: &Object<String, Value>,
     old: Option<&Value>,
     path: &ValuePath<'_>,
-    outcome: &mut Outcome,
+    outcome: &mut Outcome<'_>,
 ) {
     let limits = &schema.limits;
     let size = object.len() as u64;
     if let Some(least) = limits.min_properties.filter(|least| size < *least) {
-        outcome.invalid(
-            path,
-            &size.to_string(),
-            format_args!("{path} in body should have at least {least} properties"),
-        );
+        outcome.invalid(path, size, format_args!("{path} in body should have at least {least} properties"));
     }
     if let Some(most) = limits.max_properties.filter(|most| size > *most) {
         too_many(
@@ -489,23 +579,21 @@ fn check_object(
         let old = old.and_then(|old| old.get(key)).filter(|_| !path.is_empty() || !is_type_field(key));
         match (schema.properties.get(key), &schema.additional) {
             (Some(property), _) => {
-                outcome.merge(check(property, value, old, &ValuePath::Field(path, key), outcome.quiet));
+                outcome.merge(check(property, value, old, &ValuePath::Field(path, key), outcome.mode));
             }
             (None, Some(Additional::Of(schema))) => {
-                outcome.merge(check(schema, value, old, &ValuePath::Entry(path, key), outcome.quiet))
+                outcome.merge(check(schema, value, old, &ValuePath::Entry(path, key), outcome.mode))
             }
             (None, Some(Additional::Allowed(false))) => {
-                outcome.invalid(
-                    path,
-                    &quoted(key),
-                    format_args!("{path}.{key} in body is a forbidden property"),
-                );
+                let words = format_args!("{path}.{key} in body is a forbidden property");
+                outcome.invalid(path, Quoted(key), words);
             }
             _ => {}
         }
     }
     for key in limits.required.iter().filter(|key| !object.contains_key(*key)) {
-        if outcome.is_full() {
+        // One absent field is as good as all of them if none is reported.
+        if outcome.is_full() || (outcome.mode.quiet && outcome.failed) {
             break;
         }
         let path = ValuePath::Entry(path, key);
@@ -533,6 +621,24 @@ mod tests {
         assert_eq!(problems.len(), MOST_REPORTED);
         assert_eq!(problems[999].field, "l[999]");
         assert!(validate(&object, Some(&object), &schema).is_empty(), "unchanged invalid items pass");
+    }
+
+    #[test]
+    fn a_value_with_too_many_alternatives_is_rejected_with_the_field() {
+        // Only the last alternative is fulfilled.
+        let schema = |count: usize| {
+            let any: Vec<_> = (0..count).rev().map(|least| json!({"minimum": least})).collect();
+            let items = json!({"type": "integer", "anyOf": any});
+            Structural::parse(
+                &json!({"type": "object", "properties": {"l": {"type": "array", "items": items}}}),
+            )
+        };
+        let object = json!({"l": vec![0; 1_000]});
+        assert!(validate(&object, None, &schema(100)).is_empty());
+        let problems = validate(&object, None, &schema(1_000));
+        let [problem] = &*problems else { panic!("{problems:?}") };
+        assert!(problem.field.starts_with("l["), "{problem:?}");
+        assert!(problem.message.ends_with("the alternatives in its schema take too many checks"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub trait ClusterResources {
     fn node_port(&mut self, service: &Value, index: usize, wanted: Option<i64>) -> Result<i64, ApiError>;
 
     /// Allocates the node port for the health checks of a service: the wanted one, or a free one.
-    fn health_check_port(&mut self, service: &Value, wanted: Option<i64>) -> Result<i64, ApiError>;
+    fn health_check_port(&mut self, wanted: Option<i64>) -> Result<i64, ApiError>;
 
     /// Returns the value and the preemption policy of a priority class, or `None` if there is no
     /// such class. An empty name means the default class.
@@ -57,7 +57,7 @@ pub(super) fn allocate(
     let wanted_health = wanted_health.map(|it| wanted_health_check_port(service, it, around)).transpose()?;
     let ports = allocated_ports(service, old, around, &service_type)?;
     let health = match wanted_health {
-        None if wants_health => Some(around.health_check_port(service, None)?),
+        None if wants_health => Some(around.health_check_port(None)?),
         wanted => wanted,
     };
     let unselected = wanted == "None" && entries(service, "/spec/selector").next().is_none();
@@ -210,7 +210,7 @@ fn wanted_health_check_port(
             "failed to allocate requested HealthCheck NodePort {port}: provided port is already allocated"
         )));
     }
-    around.health_check_port(service, Some(port))
+    around.health_check_port(Some(port))
 }
 
 /// Returns true if the load balancer of a service has to check which nodes serve it.

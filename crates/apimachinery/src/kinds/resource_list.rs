@@ -56,10 +56,12 @@ impl ResourceList {
         others.iter().for_each(|(name, amount)| self.raise(name, amount));
     }
 
-    /// Takes a quantity if it is larger than the one of that name.
+    /// Takes the larger quantity of one name.
     pub fn raise(&mut self, name: &str, amount: Quantity) {
-        if self.get(name).is_none_or(|it| amount.exceeds(it)) {
-            self.set(name, amount);
+        match self.0.get_mut(name) {
+            Some(it) if amount.exceeds(*it) => *it = amount,
+            Some(_) => {}
+            None => self.set(name, amount),
         }
     }
 

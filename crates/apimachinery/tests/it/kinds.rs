@@ -27,7 +27,7 @@ impl prepare::ClusterResources for GrantingCluster {
         Ok(wanted.unwrap_or(32769))
     }
 
-    fn health_check_port(&mut self, _: &Value, wanted: Option<i64>) -> Result<i64, ApiError> {
+    fn health_check_port(&mut self, wanted: Option<i64>) -> Result<i64, ApiError> {
         Ok(wanted.unwrap_or(32769))
     }
 

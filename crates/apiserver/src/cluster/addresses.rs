@@ -106,19 +106,15 @@ impl Addresses {
         wanted: Option<i64>,
     ) -> Result<i64, ApiError> {
         let protocol = items(service, "/spec/ports").get(index).map_or("TCP", protocol);
-        self.take_number(service, protocol, wanted).map_err(|why| match wanted {
+        self.take_number(uid, protocol, wanted).map_err(|why| match wanted {
             Some(port) => invalid_port(service, index, port, why),
             None => ApiError::internal_failure(&format!("failed to allocate a nodePort: {why}")),
         })
     }
 
-    /// Allocates a port for the health checks of a service: the one it asks for, or a free one.
-    pub(super) fn take_health_check_port(
-        &mut self,
-        service: &Value,
-        wanted: Option<i64>,
-    ) -> Result<i64, ApiError> {
-        self.take_number(service, "TCP", wanted).map_err(|why| {
+    /// Allocates a port for the health checks of the service with this uid: the one it asks for, or a free one.
+    pub(super) fn take_health_check_port(&mut self, uid: &str, wanted: Option<i64>) -> Result<i64, ApiError> {
+        self.take_number(uid, "TCP", wanted).map_err(|why| {
             ApiError::internal_failure(&match wanted {
                 Some(port) => format!("failed to allocate requested HealthCheck NodePort {port}: {why}"),
                 None => format!("failed to allocate a HealthCheck NodePort 0: {why}"),
@@ -126,14 +122,9 @@ impl Addresses {
         })
     }
 
-    /// Allocates a port number, or returns the reason why that is impossible.
-    fn take_number(
-        &mut self,
-        service: &Value,
-        protocol: &str,
-        wanted: Option<i64>,
-    ) -> Result<i64, &'static str> {
-        let uid = text(service, "/metadata/uid").to_owned();
+    /// Allocates a port number to the service with this uid, or returns the reason why that is
+    /// impossible.
+    fn take_number(&mut self, uid: &str, protocol: &str, wanted: Option<i64>) -> Result<i64, &'static str> {
         let free = |port: i64| self.ports.get(&(port, protocol.to_owned())).is_none_or(|owner| *owner == uid);
         let port = match wanted {
             Some(port) if !PORTS.contains(&port) => {

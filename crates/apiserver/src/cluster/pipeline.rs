@@ -381,8 +381,8 @@ impl ClusterResources for ClusterSurroundings<'_> {
         self.addresses.take_port(&self.uid, service, index, wanted)
     }
 
-    fn health_check_port(&mut self, service: &Value, wanted: Option<i64>) -> Result<i64, ApiError> {
-        self.addresses.take_health_check_port(service, wanted)
+    fn health_check_port(&mut self, wanted: Option<i64>) -> Result<i64, ApiError> {
+        self.addresses.take_health_check_port(&self.uid, wanted)
     }
 
     fn priority(&self, class: &str) -> Option<(i64, String)> {

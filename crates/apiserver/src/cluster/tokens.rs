@@ -1,6 +1,7 @@
 //! Tokens of service accounts: signed by this server, valid for their audiences while the account
 //! exists and they have not expired.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use dogwatch_core::ObjectKey;
@@ -269,7 +270,8 @@ impl Cluster {
 
 /// Returns the wanted audiences that a token is meant for, in their order in `wanted`.
 fn intersection<'a>(wanted: &[&'a str], meant_for: &[Value]) -> Vec<&'a str> {
-    wanted.iter().copied().filter(|it| meant_for.iter().any(|own| own == it)).collect()
+    let meant_for: HashSet<&str> = meant_for.iter().filter_map(Value::as_str).collect();
+    wanted.iter().copied().filter(|it| meant_for.contains(it)).collect()
 }
 
 /// Formats a list of strings as Go does.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::measure::{Sent, assert_proportional, list, map};
+use crate::measure::{Sent, TOKEN, assert_proportional, list, map};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -74,6 +74,24 @@ fn cluster_wide(path: &str, fields: Value) -> Vec<Sent> {
 fn then(mut first: Vec<Sent>, next: Sent) -> Vec<Sent> {
     first.push(next);
     first
+}
+
+/// Returns the request that creates a limit range, and the one that creates a pod.
+fn limited_pod(limit: Value, spec: Value) -> Vec<Sent> {
+    let range = json!({ "metadata": { "name": "r" }, "spec": { "limits": [limit] } });
+    vec![Sent::post("/api/v1/namespaces/default/limitranges", &range), Sent::post(PODS, &pod_with(spec))]
+}
+
+/// Returns `n` extended resources.
+fn extended(n: usize) -> Value {
+    map(n, |i| (format!("a.b/r{i}"), json!("1")))
+}
+
+/// Returns a sidecar that uses a resource of its own.
+fn sidecar(i: usize) -> Value {
+    let amounts = json!({ (format!("a.b/r{i}")): "1" });
+    json!({ "name": format!("s{i}"), "image": "i", "restartPolicy": "Always",
+        "resources": { "limits": amounts, "requests": amounts } })
 }
 
 fn owner(i: usize) -> Value {
@@ -1027,6 +1045,126 @@ fn pods_cost_in_proportion_to_their_size() {
             200,
         ),
     ]);
+}
+
+#[test]
+fn policies_for_pods_cost_in_proportion_to_the_size_of_both() {
+    assert_proportional(&[
+        (
+            "ratios of containers",
+            40,
+            |n| {
+                limited_pod(
+                    json!({ "type": "Container", "maxLimitRequestRatio": extended(n) }),
+                    json!({ "containers": list(n, |i| json!({ "name": format!("c{i}"), "image": "i" })) }),
+                )
+            },
+            403,
+        ),
+        (
+            "maximums of a pod",
+            1_500,
+            |n| limited_pod(json!({ "type": "Pod", "max": extended(n) }), json!({})),
+            403,
+        ),
+        (
+            "maximums of a claim",
+            1_500,
+            |n| {
+                let range = json!({ "metadata": { "name": "r" }, "spec": { "limits": [
+                    { "type": "PersistentVolumeClaim", "min": { "storage": "1" }, "max": extended(n) }] } });
+                let claim = json!({ "metadata": { "name": "a" }, "spec": {
+                    "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1" } } } });
+                vec![
+                    Sent::post("/api/v1/namespaces/default/limitranges", &range),
+                    Sent::post("/api/v1/namespaces/default/persistentvolumeclaims", &claim),
+                ]
+            },
+            403,
+        ),
+        (
+            "resources of sidecars",
+            150,
+            |n| limited_pod(json!({ "type": "Pod" }), json!({ "initContainers": list(n, sidecar) })),
+            201,
+        ),
+        (
+            "init containers behind sidecars",
+            50,
+            |n| {
+                let item = |i: usize| {
+                    if i < n { sidecar(i) } else { json!({ "name": format!("i{i}"), "image": "i" }) }
+                };
+                limited_pod(json!({ "type": "Pod" }), json!({ "initContainers": list(2 * n, item) }))
+            },
+            201,
+        ),
+        (
+            "tolerations of a runtime class",
+            150,
+            |n| {
+                let tolerations =
+                    |of: &str| list(n, |i| json!({ "key": format!("{of}{i}"), "operator": "Exists" }));
+                let class = json!({ "metadata": { "name": "c" }, "handler": "h", "scheduling": { "tolerations": tolerations("c") } });
+                vec![
+                    Sent::post("/apis/node.k8s.io/v1/runtimeclasses", &class),
+                    Sent::post(
+                        PODS,
+                        &pod_with(json!({ "runtimeClassName": "c", "tolerations": tolerations("p") })),
+                    ),
+                ]
+            },
+            201,
+        ),
+        (
+            "scopes of a quota",
+            50,
+            |n| {
+                let quota = json!({ "metadata": { "name": "q" }, "spec": { "hard": { "pods": "9" }, "scopes": list(n, |_| json!("NotBestEffort")) } });
+                let resources = json!({ "requests": { "cpu": "1" } });
+                vec![
+                    Sent::post("/api/v1/namespaces/default/resourcequotas", &quota),
+                    Sent::merge(
+                        "/api/v1/namespaces/default/resourcequotas/q/status",
+                        &json!({ "status": { "hard": { "pods": "9" }, "used": { "pods": "0" } } }),
+                    ),
+                    Sent::post(
+                        PODS,
+                        &pod_with(
+                            json!({ "containers": list(n, |i| json!({ "name": format!("c{i}"), "image": "i", "resources": resources })) }),
+                        ),
+                    ),
+                ]
+            },
+            201,
+        ),
+    ]);
+}
+
+#[test]
+fn token_reviews_cost_in_proportion_to_their_audiences() {
+    assert_proportional(&[(
+        "audiences",
+        600,
+        |n| {
+            let audiences = |of: &str| list(n, |i| json!(format!("{of}{i}")));
+            vec![
+                Sent::post(
+                    "/api/v1/namespaces/default/serviceaccounts",
+                    &json!({ "metadata": { "name": "a" } }),
+                ),
+                Sent::post(
+                    "/api/v1/namespaces/default/serviceaccounts/a/token",
+                    &json!({ "spec": { "audiences": audiences("a") } }),
+                ),
+                Sent::post(
+                    "/apis/authentication.k8s.io/v1/tokenreviews",
+                    &json!({ "spec": { "token": TOKEN, "audiences": audiences("b") } }),
+                ),
+            ]
+        },
+        201,
+    )]);
 }
 
 #[test]

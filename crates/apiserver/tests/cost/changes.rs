@@ -55,6 +55,31 @@ fn by(manager: &str) -> String {
     format!("{CONFIG_MAP}?fieldManager={manager}")
 }
 
+/// Returns the request that creates a Deployment with `n` variables in a container, and a patch
+/// with `n` items for that container.
+fn repeated_items(n: usize, item: &Value) -> Vec<Sent> {
+    let env = list(n, |i| json!({ "name": format!("V{i}"), "value": "v" }));
+    let made = deployment(json!([{ "name": "c", "image": "i", "env": env }]), json!([]));
+    vec![
+        Sent::post("/apis/apps/v1/namespaces/default/deployments", &made),
+        Sent::strategic(DEPLOYMENT, &template(json!({ "containers": vec![item; n] }))),
+    ]
+}
+
+/// Returns the requests that create a ConfigMap with `n` entries, each of which has another manager,
+/// and a change of all entries.
+fn owned_by_many(n: usize, change: Sent) -> Vec<Sent> {
+    let managers = list(n, |i| {
+        json!({ "manager": format!("m{i}"), "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+            "fieldsV1": { "f:data": { (format!("f:k{i}")): {} } } })
+    });
+    vec![
+        Sent::post(CONFIG_MAPS, &applied(n, "v")),
+        Sent::merge(CONFIG_MAP, &json!({ "metadata": { "managedFields": managers } })),
+        change,
+    ]
+}
+
 #[test]
 fn patches_cost_in_proportion_to_their_size() {
     assert_proportional(&[
@@ -295,6 +320,18 @@ fn patches_cost_in_proportion_to_their_size() {
             500,
         ),
         (
+            "repeated items",
+            400,
+            |n| repeated_items(n, &json!({ "name": "c", "env": [{ "name": "V0", "value": "w" }] })),
+            413,
+        ),
+        (
+            "repeated items with an order",
+            400,
+            |n| repeated_items(n, &json!({ "name": "c", "$setElementOrder/env": [] })),
+            413,
+        ),
+        (
             "merged scalars",
             75,
             |n| {
@@ -371,6 +408,12 @@ fn patches_cost_in_proportion_to_their_size() {
                     Sent::strategic(path, &conditions("False")),
                 ]
             },
+            200,
+        ),
+        (
+            "put of the fields of many managers",
+            200,
+            |n| owned_by_many(n, Sent::put(CONFIG_MAP, &applied(n, "w"))),
             200,
         ),
         (
@@ -563,6 +606,12 @@ fn applied_configurations_cost_in_proportion_to_their_size() {
                 all.push(Sent::apply(by("o"), &applied(n, "w")));
                 all
             },
+            409,
+        ),
+        (
+            "conflicts with a manager for each field",
+            200,
+            |n| owned_by_many(n, Sent::apply(by("o"), &applied(n, "w"))),
             409,
         ),
         (

@@ -290,6 +290,46 @@ fn custom_objects_cost_in_proportion_to_their_size() {
             422,
         ),
         (
+            "alternatives for items",
+            250,
+            |n| {
+                // Only the last alternative is fulfilled.
+                let alternatives = list(4 * n, |i| json!({ "minimum": 4 * n - 1 - i }));
+                let items = json!({ "type": "integer", "anyOf": alternatives });
+                create(
+                    with("l", json!({ "type": "array", "items": items })),
+                    json!({ "l": list(n, |_| json!(0)) }),
+                )
+            },
+            422,
+        ),
+        (
+            "alternatives for a long text",
+            500,
+            |n| {
+                let alternatives = list(2 * n, |i| json!({ "minLength": 66 * n - i }));
+                create(
+                    with("s", json!({ "type": "string", "anyOf": alternatives })),
+                    json!({ "s": "x".repeat(64 * n + 1) }),
+                )
+            },
+            422,
+        ),
+        (
+            "required fields of an alternative",
+            250,
+            |n| {
+                let required = list(n, |i| json!(format!("f{i}")));
+                let items =
+                    json!({ "type": "object", "anyOf": [{ "required": required }, { "maxProperties": 1 }] });
+                create(
+                    with("l", json!({ "type": "array", "items": items })),
+                    json!({ "l": list(n, |_| json!({})) }),
+                )
+            },
+            201,
+        ),
+        (
             "embedded resources",
             50,
             |n| {
@@ -793,6 +833,17 @@ fn definitions_cost_in_proportion_to_their_size() {
             12,
             |n| vec![define(with("s", json!({ "type": "string", "pattern": "a{1000}".repeat(n) })))],
             201,
+        ),
+        (
+            "a pattern with class names that do not end",
+            2_500,
+            |n| {
+                vec![define(with(
+                    "s",
+                    json!({ "type": "string", "pattern": format!("[{}", "[:".repeat(n)) }),
+                ))]
+            },
+            422,
         ),
         (
             "a changed definition",

@@ -29,6 +29,9 @@ const PEAK_PER_BYTE: f64 = 250.0;
 /// object are limited, but a short request can reach the limit.
 const NEGLIGIBLE_PEAK: u64 = 16 * 1024 * 1024;
 
+/// The text in a request that stands for the token in the response to the previous one.
+pub(crate) const TOKEN: &str = "{token}";
+
 /// One request.
 #[derive(Clone)]
 pub(crate) struct Sent {
@@ -82,6 +85,17 @@ impl Sent {
 
     fn size(&self) -> usize {
         self.path.len() + self.body.len()
+    }
+
+    /// Returns the request with the token of the previous response in place of [`TOKEN`].
+    fn with_token_of(&self, response: &[u8]) -> Self {
+        let Ok(body) = std::str::from_utf8(&self.body) else { return self.clone() };
+        if !body.contains(TOKEN) {
+            return self.clone();
+        }
+        let response: Value = serde_json::from_slice(response).unwrap();
+        let token = response["status"]["token"].as_str().unwrap();
+        Self { body: body.replace(TOKEN, token).into(), ..self.clone() }
     }
 }
 
@@ -142,16 +156,19 @@ fn cost(&(name, _, requests, code): &Shape, size: usize) -> Cost {
     let requests = requests(size);
     let size = requests.iter().map(Sent::size).sum();
     let (last, before) = requests.split_last().unwrap();
+    let mut previous = Bytes::new();
     for sent in before {
-        let (code, body) = server.send(sent);
+        let (code, body) = server.send(&sent.with_token_of(&previous));
         let shown = String::from_utf8_lossy(&body[..body.len().min(500)]).into_owned();
         assert!(code < 300, "{name}: {} {}: {shown}", sent.method, sent.path);
+        previous = body;
     }
+    let last = last.with_token_of(&previous);
     let mut response = None;
     let mut time = Duration::ZERO;
     let used = allocation_counter::measure(|| {
         let start = ThreadTime::now();
-        response = Some(server.send(last));
+        response = Some(server.send(&last));
         time = start.elapsed();
     });
     let (found, body) = response.unwrap();

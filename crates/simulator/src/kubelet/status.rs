@@ -1,5 +1,7 @@
 //! The status that the kubelet reports of a pod at each stage.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Value, json};
 
 use crate::condition;
@@ -102,8 +104,9 @@ pub(super) fn refreshed(pod: &Value, facts: Facts<'_>) -> Option<Value> {
     let mut status = pod["status"].clone();
     set_conditions(&mut status, pod, true, true, facts.now);
     let mut later = items(&status, "/ephemeralContainerStatuses").to_vec();
+    let mut known: HashSet<String> = later.iter().map(|it| text(it, "/name").to_owned()).collect();
     for it in containers(pod, "ephemeralContainers") {
-        if !later.iter().any(|known| known["name"] == it["name"]) {
+        if known.insert(text(it, "/name").to_owned()) {
             later.push(container(it, facts, json!({ "running": { "startedAt": facts.now } }), false));
         }
     }
@@ -174,14 +177,18 @@ fn set_conditions(status: &mut Value, pod: &Value, initialized: bool, containers
         let message = format!("containers with incomplete status: {}", names("/spec/initContainers"));
         condition::set(&mut list, "Initialized", "False", "ContainersNotInitialized", &message, now);
     }
-    let gates = items(pod, "/spec/readinessGates").iter().map(|it| text(it, "/conditionType"));
-    let closed = gates.filter(|it| !condition::is_true(pod, it)).count();
+    let mut conditions = HashMap::new();
+    for it in items(pod, "/status/conditions") {
+        conditions.entry(text(it, "/type")).or_insert_with(|| text(it, "/status"));
+    }
+    let mut gates = items(pod, "/spec/readinessGates").iter().map(|it| text(it, "/conditionType"));
+    let is_closed = gates.any(|it| conditions.get(it).is_none_or(|it| *it != "True"));
     if !containers_ready {
         let message = format!("containers with unready status: {}", names("/spec/containers"));
         for kind in ["Ready", "ContainersReady"] {
             condition::set(&mut list, kind, "False", "ContainersNotReady", &message, now);
         }
-    } else if closed > 0 {
+    } else if is_closed {
         let message = "the status of pod readiness gate is not \"True\", but False";
         condition::set(&mut list, "Ready", "False", "ReadinessGatesNotReady", message, now);
         condition::set(&mut list, "ContainersReady", "True", "", "", now);
@@ -257,6 +264,21 @@ mod tests {
         let over = expired(&runs, FACTS);
         assert_eq!((&over["phase"], &over["reason"]), (&json!("Failed"), &json!("DeadlineExceeded")));
         assert_eq!(over["containerStatuses"][0]["state"]["terminated"]["exitCode"], 137);
+    }
+
+    #[test]
+    fn many_ephemeral_containers_and_readiness_gates_take_little_time() {
+        // A search in all statuses for each of them took minutes.
+        const COUNT: usize = 20_000;
+        let named: Vec<_> = (0..COUNT).map(|it| json!({ "name": format!("e{it}"), "image": "i" })).collect();
+        let gates: Vec<_> = (0..COUNT).map(|it| json!({ "conditionType": format!("g{it}") })).collect();
+        let open: Vec<_> =
+            (0..COUNT).map(|it| json!({ "type": format!("g{it}"), "status": "True" })).collect();
+        let mut pod = pod(json!({ "containers": [], "ephemeralContainers": named, "readinessGates": gates }));
+        pod["status"]["conditions"] = open.into();
+        let status = refreshed(&pod, FACTS).unwrap();
+        assert_eq!(items(&status, "/ephemeralContainerStatuses").len(), COUNT);
+        assert!(condition::is_true(&with(pod, status), "Ready"));
     }
 
     #[test]
