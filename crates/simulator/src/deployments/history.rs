@@ -153,7 +153,7 @@ mod tests {
         assert_eq!((annotation(&set, REVISION), annotation(&set, HISTORY)), ("5", "1,3"));
         assert!(!annotate(&deployment(), &mut set, 4), "revisions never decrease");
         assert!(longer_history(&"9,".repeat(1500), "10").len() <= LONGEST_HISTORY);
-        // A sum over all entries for each removed one took minutes.
+        // A sum over all entries for each removed one is quadratic.
         let kept = longer_history(&"9,".repeat(100_000), "10");
         assert_eq!((kept.len(), kept.matches('9').count()), (LONGEST_HISTORY, 999));
         assert_eq!(longer_history("", &"1".repeat(LONGEST_HISTORY + 1)), "");

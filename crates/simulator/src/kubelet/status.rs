@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn many_ephemeral_containers_and_readiness_gates_take_little_time() {
-        // A search in all statuses for each of them took minutes.
+        // A search in all statuses for each of them is quadratic.
         const COUNT: usize = 20_000;
         let named: Vec<_> = (0..COUNT).map(|it| json!({ "name": format!("e{it}"), "image": "i" })).collect();
         let gates: Vec<_> = (0..COUNT).map(|it| json!({ "conditionType": format!("g{it}") })).collect();
