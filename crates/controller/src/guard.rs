@@ -132,7 +132,7 @@ impl WriteOrder {
     fn is_over(&self, progress: &StoreProgress) -> bool {
         !progress.is_rewound
             && (self.rewinds != progress.rewinds
-                || has_reached(progress, &ResourceVersion::new(&*self.digits)).unwrap_or(true))
+                || has_reached(progress, &ResourceVersion::new(&self.digits)).unwrap_or(true))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The list that follows a rewind reaches the store through the queue, which may take long: a
 //! handler with a blocking mailbox delays it. Until then the versions of the store belong to the
-//! old history, and its readers must be able to tell.
+//! old history, and its readers have to know that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
