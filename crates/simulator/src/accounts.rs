@@ -7,7 +7,7 @@ use dogwatch_core::{Object, ObjectKey};
 use serde_json::{Value, json};
 
 use crate::caches::{ACCOUNT, CERTIFICATE, Caches};
-use crate::collection::{Collection, Writer, code};
+use crate::collection::{Collection, Writer};
 use crate::component::Component;
 use crate::object::JsonObject;
 use crate::owner::is_deleting;
@@ -76,8 +76,8 @@ async fn create(
         return Ok(());
     }
     match collection.create(object, writer).await {
-        // Another client has created it, or the namespace is being deleted.
-        Err(error) if !matches!(code(&error), 403 | 404 | 409) => Err(error),
+        // Another client has created it.
+        Err(error) if !error.is_already_exists() => Err(error),
         _ => Ok(()),
     }
 }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::object::Payload;
+use crate::owner::is_deleting;
 
 /// The number of attempts to change an object that others change at the same time.
 const ATTEMPTS: usize = 5;
@@ -135,6 +136,16 @@ impl<T: Payload> Collection<T> {
     /// Returns the current state of an object on the server.
     pub(crate) async fn live(&self, key: &ObjectKey) -> Result<Option<Arc<T>>, Error> {
         Ok(self.api.at(key).get_opt(key.name()).await?.map(Arc::new))
+    }
+
+    /// Returns true if the cached state of an owner is still that of the server as far as adoption is
+    /// concerned: the object exists, is the same one, and is not being deleted. The caches of an
+    /// owner and its dependents do not change together, so a cached owner may have just orphaned
+    /// what looks like it could be adopted (`RecheckDeletionTimestamp` in k8s.io/kubernetes v1.36.4
+    /// pkg/controller/controller_ref_manager.go).
+    pub(crate) async fn may_adopt(&self, key: &ObjectKey, owner: &Value) -> Result<bool, Error> {
+        let live = self.live(key).await?;
+        Ok(live.is_some_and(|it| it["metadata"]["uid"] == owner["metadata"]["uid"] && !is_deleting(&it)))
     }
 
     /// Posts to a subresource of an object, such as `binding`.

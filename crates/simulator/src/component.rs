@@ -20,6 +20,10 @@ use crate::supervise::Observed;
 const FIRST_RETRY: Duration = Duration::from_millis(5);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
+/// The time for which a key waits for a cache that does not show its writes (`ExpectationsTimeout`
+/// in k8s.io/kubernetes v1.36.4 pkg/controller/controller_utils.go).
+const CONSISTENCY_WAIT: Duration = Duration::from_secs(300);
+
 /// A simulated component.
 pub(crate) trait Component: Reconciler<Error = Error> {
     /// The name, for logs, metrics and health.
@@ -42,6 +46,7 @@ pub(crate) async fn run<C: Component>(component: C, health: Arc<SimulatorHealth>
         .watch()
         .named(C::NAME)
         .limiter(ExponentialPerItem::new(FIRST_RETRY, LONGEST_RETRY))
+        .consistency_wait(CONSISTENCY_WAIT)
         .build(Observed { name: C::NAME, health, reconciler: component });
     controller.run(std::future::pending()).await?;
     Ok(())

@@ -43,24 +43,33 @@ impl Nodes {
         heartbeat: Option<Duration>,
         registered: watch::Sender<bool>,
     ) -> Result<(), BoxError> {
-        let mut failed = None;
+        let (mut failed, mut present) = (None, Vec::new());
         for index in 1..=count {
-            if let Err(error) = self.register(index).await {
-                failed = failed.or(Some(error));
+            match self.register(index).await {
+                Ok(()) => present.push(index),
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
         registered.send_replace(true);
-        if let Some(error) = failed {
-            return Err(error.into());
-        }
-        let Some(period) = heartbeat else { return std::future::pending().await };
         loop {
-            for index in 1..=count {
-                if let Err(error) = self.renew(&name(index)).await {
-                    tracing::debug!(node = index, %error, "cannot renew a lease");
-                }
+            if heartbeat.is_some() {
+                self.renew_all(&present).await;
             }
-            tokio::time::sleep(period).await;
+            // The restart after the error tries again, and its delay is shorter than a lease.
+            match (failed, heartbeat) {
+                (Some(error), _) => return Err(error.into()),
+                (None, Some(period)) => tokio::time::sleep(period).await,
+                (None, None) => return std::future::pending().await,
+            }
+            failed = None;
+        }
+    }
+
+    async fn renew_all(&self, nodes: &[usize]) {
+        for index in nodes {
+            if let Err(error) = self.renew(&name(*index)).await {
+                tracing::debug!(node = index, %error, "cannot renew a lease");
+            }
         }
     }
 
@@ -126,13 +135,20 @@ fn zone(index: usize) -> String {
     format!("zone-{}", char::from(b'a' + u8::try_from((index - 1) % 3).unwrap_or(0)))
 }
 
+/// Returns the range of addresses for the pods of a node. The first 255 nodes have those of a cluster
+/// that kubeadm sets up; from 16,384 nodes on, nodes share ranges.
+fn pod_range(index: usize) -> String {
+    let [high, low] = u16::try_from(index).unwrap_or(u16::MAX).to_be_bytes();
+    if high == 0 { format!("10.244.{low}.0/24") } else { format!("10.{}.{low}.0/24", high % 64) }
+}
+
 fn node(index: usize) -> Value {
     let name = name(index);
     json!({ "apiVersion": "v1", "kind": "Node",
         "metadata": { "name": name, "labels": {
             "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
             "topology.kubernetes.io/zone": zone(index), "topology.kubernetes.io/region": "region-1" } },
-        "spec": { "podCIDR": format!("10.244.{index}.0/24"), "podCIDRs": [format!("10.244.{index}.0/24")] } })
+        "spec": { "podCIDR": pod_range(index), "podCIDRs": [pod_range(index)] } })
 }
 
 fn status(index: usize, now: &str) -> Value {

@@ -122,6 +122,10 @@ impl Reconciler for ReplicaSets {
         let Some(selector) = of_workload(&set) else { return Ok(Action::Done) };
         let writer = Writer { manager: MANAGER, context };
         let plan = decide(&set, &selector, &self.candidates(key, &set, &selector), self.environment.now());
+        if !plan.adopt.is_empty() && !self.sets.may_adopt(key, &set).await? {
+            // The key comes back when the cache shows what has become of the set.
+            return Ok(Action::Done);
+        }
         let failed = self.execute(&set, &plan, writer).await.err();
         let failure =
             failed.as_ref().map(|it| it.status().map_or_else(|| it.to_string(), |it| it.message.clone()));

@@ -116,8 +116,12 @@ impl Reconciler for Scheduler {
                 self.recorder.record(MANAGER, &pod, event).await;
                 Ok(Action::Done)
             }
-            // It has a node already, or is gone.
-            Err(error) if matches!(code(&error), 404 | 409) => Ok(Action::Done),
+            Err(error) if matches!(code(&error), 404 | 409) => {
+                // It has a node already, or is gone; otherwise another attempt may succeed.
+                let same = |it: &Arc<Pod>| it["metadata"]["uid"] == pod["metadata"]["uid"] && is_waiting(it);
+                let waits = self.pods.live(key).await?.is_some_and(|it| same(&it));
+                if waits { Err(error) } else { Ok(Action::Done) }
+            }
             Err(error) => Err(error),
         }
     }

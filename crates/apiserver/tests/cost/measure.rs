@@ -125,7 +125,10 @@ impl Server {
         let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         let first = FIRST.get_or_init(|| {
             let runtime = runtime();
-            let builder = ApiServer::builder().in_process().seed(1).controllers(Controllers::none());
+            // Definitions are served only with their controller.
+            let mut controllers = Controllers::none();
+            controllers.definitions = true;
+            let builder = ApiServer::builder().in_process().seed(1).controllers(controllers);
             Self { server: runtime.block_on(builder.start()).unwrap(), runtime }
         });
         let runtime = runtime();

@@ -56,7 +56,7 @@ async fn an_owner_is_reconciled_when_its_child_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "only a controller created with `for_` has objects that own others")]
+#[should_panic(expected = "only a controller created with `Controller::of` has objects that own others")]
 async fn a_keyed_controller_cannot_own_objects() {
     let cluster = TestCluster::with(&[]).await;
     let _ = Controller::keyed::<ObjectKey>("x").owns(&cluster.informer());

@@ -97,7 +97,10 @@ impl Reconciler for Deployments {
             new: None,
             olds: Vec::new(),
         };
-        rollout.claim(key).await?;
+        if !rollout.claim(key).await? {
+            // The key comes back when the cache shows what has become of the Deployment.
+            return Ok(Action::Done);
+        }
         let again = rollout.advance(key).await?;
         let again = again.map(|it| Action::RequeueAfter(Duration::from_secs(it.unsigned_abs())));
         Ok(again.unwrap_or(Action::Done))
@@ -118,9 +121,9 @@ impl Deployments {
 
 impl Rollout<'_> {
     /// Finds the ReplicaSets of the Deployment. Adopts those without a controller, and releases
-    /// those that it no longer selects.
-    async fn claim(&mut self, key: &ObjectKey) -> Result<(), Error> {
-        let Some(selector) = of_workload(&self.deployment) else { return Ok(()) };
+    /// those that it no longer selects. Returns false if the cached Deployment is out of date.
+    async fn claim(&mut self, key: &ObjectKey) -> Result<bool, Error> {
+        let Some(selector) = of_workload(&self.deployment) else { return Ok(true) };
         let alive = !is_deleting(&self.deployment);
         let mut claimed: Vec<Arc<Value>> = Vec::new();
         for set in self.of.sets.found(CONTROLLER, text(&self.deployment, "/metadata/uid")) {
@@ -131,8 +134,12 @@ impl Rollout<'_> {
                 self.of.sets.change(&set_key, "", self.writer, release).await?;
             }
         }
-        let orphans = self.of.sets.found(ORPHAN, &anchor(key.namespace().unwrap_or_default(), &selector));
-        for set in orphans.into_iter().filter(|it| alive && !is_deleting(it) && selects(&selector, it)) {
+        let mut orphans = self.of.sets.found(ORPHAN, &anchor(key.namespace().unwrap_or_default(), &selector));
+        orphans.retain(|it| alive && !is_deleting(it) && selects(&selector, it));
+        if !orphans.is_empty() && !self.of.deployments.may_adopt(key, &self.deployment).await? {
+            return Ok(false);
+        }
+        for set in orphans {
             let Some(set_key) = set.key() else { continue };
             let adopt = |it: &mut Value| adopt(&self.deployment, it);
             let adopted = self.of.sets.change(&set_key, "", self.writer, adopt).await?;
@@ -146,7 +153,7 @@ impl Rollout<'_> {
         let current = claimed.iter().position(|it| history::is_current(&self.deployment, it));
         self.new = current.map(|at| claimed.remove(at));
         self.olds = claimed;
-        Ok(())
+        Ok(true)
     }
 
     /// Takes the next step and writes the status. Returns the seconds after which to process the
@@ -223,8 +230,15 @@ impl Rollout<'_> {
                 }
                 Ok(true)
             }
-            // Another template has the same hash: the next attempt uses another one.
+            // It is the set of this template, which the cache does not show yet, or another template
+            // has the same hash: then the next attempt uses another one (`getNewReplicaSet` in
+            // k8s.io/kubernetes v1.36.4 pkg/controller/deployment/sync.go).
             Err(error) if error.is_already_exists() => {
+                let Ok(set_key) = ObjectKey::from_parts(key.namespace(), &name) else { return Err(error) };
+                let Some(existing) = self.of.sets.live(&set_key).await? else { return Err(error) };
+                if controls(&self.deployment, &existing) && history::is_current(&self.deployment, &existing) {
+                    return Err(error);
+                }
                 let collided = |it: &mut Value| {
                     let count = number(it, "/status/collisionCount").unwrap_or(0);
                     it["status"]["collisionCount"] = count.saturating_add(1).into();

@@ -14,7 +14,7 @@ use dogwatch_core::{DeleteParams, Object, ObjectKey};
 use serde_json::{Value, json};
 
 use crate::caches::Caches;
-use crate::collection::{Collection, Writer, code};
+use crate::collection::{Collection, Writer};
 use crate::component::Component;
 use crate::index::{LABEL, SELECTOR, anchor, labels as label_values};
 use crate::json_access::{entries, text};
@@ -176,11 +176,7 @@ impl Endpoints {
         if !subsets.is_empty() {
             endpoints["subsets"] = subsets.into();
         }
-        match self.endpoints.create(endpoints, writer).await {
-            // The namespace is being deleted.
-            Err(error) if !matches!(code(&error), 403 | 404) => Err(error),
-            _ => Ok(()),
-        }
+        self.endpoints.create(endpoints, writer).await.map(drop)
     }
 
     /// Deletes the slices and Endpoints of a service that is gone.

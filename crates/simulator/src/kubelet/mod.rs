@@ -134,6 +134,10 @@ impl Kubelet {
     /// `markFailedAndDeletePodWithCondition` (k8s.io/kubernetes v1.36.4
     /// pkg/controller/podgc/gc_controller.go).
     async fn collect(&self, key: &ObjectKey, pod: &Value, context: &Context) -> Result<Action, Error> {
+        // The cache may be behind (`checkIfNodeExists` in the same file of kube-controller-manager).
+        if self.nodes.live(&ObjectKey::cluster(text(pod, "/spec/nodeName"))).await?.is_some() {
+            return Ok(Action::RequeueAfter(QUARANTINE));
+        }
         let writer = Writer { manager: "kube-controller-manager", context };
         let now = self.environment.stamp();
         let fail = |it: &mut Value| {

@@ -4,3 +4,4 @@
 mod test_cluster;
 mod lifecycle;
 mod simulators;
+mod stale_caches;

@@ -29,6 +29,7 @@ use super::finalizers;
 use super::pending::Pending;
 use super::recorder::{self, Event};
 use crate::ApiError;
+use crate::builtin;
 use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Propagation, Writer};
 use crate::custom::names;
 use crate::kinds::json_access::text;
@@ -235,6 +236,10 @@ impl<'a> Collector<'a> {
         let (group, kind) = (text(definition, "/spec/group"), text(definition, "/status/acceptedNames/kind"));
         // The names of a definition that is not established may be those of another one.
         if kind.is_empty() || !names::is_true(definition, "Established") {
+            return Vec::new();
+        }
+        // References to a kind of this name may be to objects of the built-in one, which are there.
+        if builtin::resources().iter().any(|it| it.group == group && it.kind == kind) {
             return Vec::new();
         }
         let namespaced = text(definition, "/spec/scope") == "Namespaced";
