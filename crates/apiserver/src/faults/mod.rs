@@ -278,7 +278,7 @@ impl FaultInjector {
     }
 
     /// Returns the delay of a request, and the fault that follows it.
-    pub fn decide(&self, call: &Call<'_>) -> (Option<Duration>, Act) {
+    pub(crate) fn decide(&self, call: &Call<'_>) -> (Option<Duration>, Act) {
         if !self.shared.acts_on_requests() {
             return (None, Act::Proceed);
         }
@@ -286,7 +286,7 @@ impl FaultInjector {
     }
 
     /// Returns the fault state of a watch that starts now.
-    pub fn watch(&self, call: &Call<'_>) -> WatchFaults {
+    pub(crate) fn watch(&self, call: &Call<'_>) -> WatchFaults {
         WatchFaults::new(Arc::clone(&self.shared), OwnedCall::new(call))
     }
 }

@@ -22,13 +22,12 @@ use crate::ApiError;
 /// if the watch is already open.
 ///
 /// ```
-/// use dogwatch_apiserver::faults::{Act, Call, FaultInjector, Rule};
+/// use dogwatch_apiserver::faults::{FaultInjector, Rule};
 ///
 /// let faults = FaultInjector::default();
-/// faults.rule(Rule::on("update").or("patch").resource("pods").after(1).refuse(409));
-/// let call = Call { verb: "update", resource: "pods", ..Call::default() };
-/// assert_eq!(faults.decide(&call).1, Act::Proceed); // the first one is let through
-/// assert!(matches!(faults.decide(&call).1, Act::Refuse { .. }));
+/// // The first update or patch of a pod is let through, and all later ones are conflicts.
+/// let rule = faults.rule(Rule::on("update").or("patch").resource("pods").after(1).refuse(409));
+/// assert_eq!((rule.matched(), rule.fired()), (0, 0));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]

@@ -7,13 +7,6 @@ pub(super) const VERBS: [&str; 8] =
     ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
 /// The attributes of a request that rules match.
-///
-/// ```
-/// use dogwatch_apiserver::faults::{Call, Scope};
-///
-/// let call = Call { verb: "list", resource: "pods", ..Call::default() };
-/// assert!(Scope::resource("pods").holds(&call));
-/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Call<'a> {
     /// The verb, as in discovery.

@@ -22,22 +22,8 @@ use crate::time;
 /// ```text
 /// loop: an event, or disturbed ─► gate ─► up to room events ─► frames ─► write ─► report
 /// ```
-///
-/// ```
-/// use dogwatch_apiserver::faults::{Call, FaultInjector, Rule};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let faults = FaultInjector::default();
-/// faults.rule(Rule::on("watch").drop_after(1));
-/// let mut watch = faults.watch(&Call { verb: "watch", ..Call::default() });
-/// assert!(watch.gate().await);
-/// assert_eq!(watch.room(), 1); // one event, and then the end
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug)]
-pub struct WatchFaults {
+pub(crate) struct WatchFaults {
     shared: Arc<SharedState>,
     changes: ChangeListener,
     call: OwnedCall,
@@ -75,22 +61,9 @@ enum End {
 }
 
 /// An instruction that a watch follows immediately.
-///
-/// ```
-/// use dogwatch_apiserver::faults::{Call, Disturbance, FaultInjector};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let faults = FaultInjector::default();
-/// let mut watch = faults.watch(&Call { verb: "watch", ..Call::default() });
-/// faults.drop_watches();
-/// assert_eq!(watch.disturbed().await, Disturbance::Drop);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Disturbance {
+pub(crate) enum Disturbance {
     /// End the watch: [`WatchFaults::cuts`] says how.
     Drop,
     /// Send a bookmark, if bookmarks are allowed.
@@ -125,7 +98,7 @@ impl WatchFaults {
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing: a delay in progress is not started again.
-    pub async fn gate(&mut self) -> bool {
+    pub(crate) async fn gate(&mut self) -> bool {
         loop {
             self.refresh_if_changed();
             if self.is_over() {
@@ -155,7 +128,7 @@ impl WatchFaults {
 
     /// Returns true if [`Self::gate`] would return true without waiting. This is cheaper, and the
     /// usual case.
-    pub fn is_open(&mut self) -> bool {
+    pub(crate) fn is_open(&mut self) -> bool {
         self.refresh_if_changed();
         !self.effects.paused && !self.effects.lags && self.due.is_none() && !self.is_over()
     }
@@ -166,12 +139,13 @@ impl WatchFaults {
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
-    pub async fn disturbed(&mut self) -> Disturbance {
+    #[cfg(test)]
+    pub(crate) async fn disturbed(&mut self) -> Disturbance {
         std::future::poll_fn(|context| self.poll_disturbed(context)).await
     }
 
-    /// Polls as [`Self::disturbed`] does.
-    pub fn poll_disturbed(&mut self, context: &Context<'_>) -> Poll<Disturbance> {
+    /// Polls until the watch is to end or to send a bookmark, which is reported once.
+    pub(crate) fn poll_disturbed(&mut self, context: &Context<'_>) -> Poll<Disturbance> {
         loop {
             self.refresh_if_changed();
             if self.is_over() {
@@ -188,30 +162,30 @@ impl WatchFaults {
 
     /// Returns true if the watch ends by cutting its connection, and false if it ends as if it had
     /// timed out.
-    pub fn cuts(&self) -> bool {
+    pub(crate) fn cuts(&self) -> bool {
         self.ended == Some(End::Cut)
     }
 
     /// Returns the maximum number of events in the next delivery. At least 1 after [`Self::gate`]
     /// returned true.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         let left = self.effects.drop.map(|it| it.after.saturating_sub(self.delivered));
         left.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX))
     }
 
     /// Records the number of delivered events. Bookmarks and errors do not count.
-    pub fn told(&mut self, events: usize) {
+    pub(crate) fn told(&mut self, events: usize) {
         self.delivered = self.delivered.saturating_add(events as u64);
     }
 
     /// Returns true if [`Self::frames`] would change the grouping.
-    pub fn reshapes(&self) -> bool {
+    pub(crate) fn reshapes(&self) -> bool {
         self.effects.split.is_some() || self.effects.coalesced
     }
 
     /// Groups the pieces of one delivery into writes, in order and complete: one group without a
     /// rule, one piece in one group if a rule coalesces, groups of a fixed size if a rule splits.
-    pub fn frames(&self, frames: Vec<Bytes>) -> Vec<Vec<Bytes>> {
+    pub(crate) fn frames(&self, frames: Vec<Bytes>) -> Vec<Vec<Bytes>> {
         match (self.effects.split, self.effects.coalesced) {
             (Some(size), _) => split(frames, size),
             (None, true) => vec![vec![Bytes::from(frames.concat())]],

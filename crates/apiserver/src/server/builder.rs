@@ -185,7 +185,7 @@ impl ApiServerBuilder {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let before = ApiServer::builder().in_process().seed(1).first_revision(5_000).start().await?;
     /// let restored = ApiServer::builder().in_process().seed(2).first_revision(1_000).start().await?;
-    /// assert!(restored.cluster().store().revision() < before.cluster().store().revision());
+    /// assert!(restored.revision() < before.revision());
     /// # Ok(())
     /// # }
     /// ```

@@ -36,7 +36,7 @@ const PIPE: usize = 64 * 1024;
 /// A tower service from any [`Uri`] to a stream, like hyper's connectors:
 ///
 /// ```
-/// # async fn example(connector: dogwatch_apiserver::serving::Connector) {
+/// # async fn example(connector: dogwatch_apiserver::Connector) {
 /// use hyper_util::client::legacy::Client;
 /// use hyper_util::rt::TokioExecutor;
 /// # type Body = http_body_util::Full<bytes::Bytes>;
