@@ -11,8 +11,8 @@
 //! not carried out.
 //!
 //! Time is tokio's, so that it can be paused, and randomness comes from a seed: the same requests
-//! in the same order meet the same faults. [`admin`] offers the same over HTTP. Nothing here
-//! depends on connections.
+//! in the same order meet the same faults. The administration paths of the server offer the same
+//! over HTTP. Nothing here depends on connections.
 //!
 //! ```
 //! use dogwatch_apiserver::faults::{FaultInjector, Rule};

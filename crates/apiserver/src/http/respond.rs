@@ -50,7 +50,7 @@ impl Service {
     ///
     /// Returns [`Cut`] if the connection is to be cut without a response, which only fault rules
     /// demand.
-    pub async fn respond<B: Body<Data = Bytes>>(
+    pub(crate) async fn respond<B: Body<Data = Bytes>>(
         &self,
         request: Request<B>,
         peer: Option<&PeerIdentity>,
