@@ -9,7 +9,7 @@ use std::path::Path;
 /// Words that begin a subordinate clause where a noun phrase or a verb belongs.
 const LEADS: [&str; 9] = ["What", "How", "Who", "Whoever", "Whether", "Whose", "Where", "Why", "Which"];
 
-/// Words that hide the actor, or that nobody searches for, and the words to use instead.
+/// Words that hide the actor, or that are not those of the field, and the words to use instead.
 const WORDS: [(&str, &str); 14] = [
     ("told", "is notified, receives, is reported"),
     ("tell", "notify, report, print, return"),

@@ -184,11 +184,10 @@ impl<'a> Bounds<'a> {
     }
 
     fn check(&self, requests: &ResourceList, limits: &ResourceList, violations: &mut Violations) {
-        let what = self.what;
-        let least =
-            self.least.iter().filter_map(|(name, it)| below_minimum(what, name, it, requests, limits));
-        let most = self.most.iter().filter_map(|(name, it)| above_maximum(what, name, it, requests, limits));
-        let apart = self.ratio.iter().filter_map(|(name, it)| above_ratio(what, name, it, requests, limits));
+        let usage = Usage { what: self.what, requests, limits };
+        let least = self.least.iter().filter_map(|(name, it)| usage.below_minimum(name, it));
+        let most = self.most.iter().filter_map(|(name, it)| usage.above_maximum(name, it));
+        let apart = self.ratio.iter().filter_map(|(name, it)| usage.above_ratio(name, it));
         violations.extend(least.chain(most).chain(apart));
     }
 }
@@ -196,10 +195,9 @@ impl<'a> Bounds<'a> {
 fn check_claim(limit: &Value, claim: &Value, violations: &mut Violations) {
     let what = "PersistentVolumeClaim";
     let requests = ResourceList::at(claim, "/spec/resources/requests");
+    let usage = Usage { what, requests: &requests, limits: &ResourceList::default() };
     let least = ResourceList::at(limit, "/min");
-    let least = least
-        .iter()
-        .filter_map(|(name, least)| below_minimum(what, name, least, &requests, &ResourceList::default()));
+    let least = least.iter().filter_map(|(name, least)| usage.below_minimum(name, least));
     let most = ResourceList::at(limit, "/max");
     let most = most.iter().filter_map(|(name, most)| {
         let begin = format!("maximum {name} usage per {what} is {}", most.canonical());
@@ -212,55 +210,51 @@ fn check_claim(limit: &Value, claim: &Value, violations: &mut Violations) {
     violations.extend(least.chain(most));
 }
 
-fn below_minimum(
-    what: &str,
-    name: &str,
-    least: Quantity,
-    requests: &ResourceList,
-    limits: &ResourceList,
-) -> Option<String> {
-    let begin = format!("minimum {name} usage per {what} is {}", least.canonical());
-    match (requests.get(name), limits.get(name)) {
-        (None, _) => Some(format!("{begin}.  No request is specified")),
-        (Some(it), _) if is_more(least, it) => Some(format!("{begin}, but request is {}", it.canonical())),
-        (_, Some(it)) if is_more(least, it) => Some(format!("{begin}, but limit is {}", it.canonical())),
-        _ => None,
-    }
+/// The resources that a container, pod or claim asks for.
+struct Usage<'a> {
+    /// The type of the limit.
+    what: &'a str,
+    requests: &'a ResourceList,
+    limits: &'a ResourceList,
 }
 
-fn above_maximum(
-    what: &str,
-    name: &str,
-    most: Quantity,
-    requests: &ResourceList,
-    limits: &ResourceList,
-) -> Option<String> {
-    let begin = format!("maximum {name} usage per {what} is {}", most.canonical());
-    match (requests.get(name), limits.get(name)) {
-        (_, None) => Some(format!("{begin}.  No limit is specified")),
-        (_, Some(it)) if is_more(it, most) => Some(format!("{begin}, but limit is {}", it.canonical())),
-        (Some(it), _) if is_more(it, most) => Some(format!("{begin}, but request is {}", it.canonical())),
-        _ => None,
+/// Each function returns the message about a bound that is exceeded.
+impl Usage<'_> {
+    fn below_minimum(&self, name: &str, least: Quantity) -> Option<String> {
+        let begin = format!("minimum {name} usage per {} is {}", self.what, least.canonical());
+        match (self.requests.get(name), self.limits.get(name)) {
+            (None, _) => Some(format!("{begin}.  No request is specified")),
+            (Some(it), _) if is_more(least, it) => {
+                Some(format!("{begin}, but request is {}", it.canonical()))
+            }
+            (_, Some(it)) if is_more(least, it) => Some(format!("{begin}, but limit is {}", it.canonical())),
+            _ => None,
+        }
     }
-}
 
-fn above_ratio(
-    what: &str,
-    name: &str,
-    most: Quantity,
-    requests: &ResourceList,
-    limits: &ResourceList,
-) -> Option<String> {
-    let begin = format!("{name} max limit to request ratio per {what} is {}, but", most.canonical());
-    let Some(request) = requests.get(name).filter(|it| !it.is_zero()) else {
-        return Some(format!("{begin} no request is specified or request is 0"));
-    };
-    let Some(limit) = limits.get(name).filter(|it| !it.is_zero()) else {
-        return Some(format!("{begin} no limit is specified or limit is 0"));
-    };
-    let ratio = limit.thousandths() as f64 / request.thousandths() as f64;
-    let far = ratio * 1000.0 > most.thousandths() as f64;
-    far.then(|| format!("{begin} provided ratio is {ratio:.6}"))
+    fn above_maximum(&self, name: &str, most: Quantity) -> Option<String> {
+        let begin = format!("maximum {name} usage per {} is {}", self.what, most.canonical());
+        match (self.requests.get(name), self.limits.get(name)) {
+            (_, None) => Some(format!("{begin}.  No limit is specified")),
+            (_, Some(it)) if is_more(it, most) => Some(format!("{begin}, but limit is {}", it.canonical())),
+            (Some(it), _) if is_more(it, most) => Some(format!("{begin}, but request is {}", it.canonical())),
+            _ => None,
+        }
+    }
+
+    fn above_ratio(&self, name: &str, most: Quantity) -> Option<String> {
+        let begin =
+            format!("{name} max limit to request ratio per {} is {}, but", self.what, most.canonical());
+        let Some(request) = self.requests.get(name).filter(|it| !it.is_zero()) else {
+            return Some(format!("{begin} no request is specified or request is 0"));
+        };
+        let Some(limit) = self.limits.get(name).filter(|it| !it.is_zero()) else {
+            return Some(format!("{begin} no limit is specified or limit is 0"));
+        };
+        let ratio = limit.thousandths() as f64 / request.thousandths() as f64;
+        let far = ratio * 1000.0 > most.thousandths() as f64;
+        far.then(|| format!("{begin} provided ratio is {ratio:.6}"))
+    }
 }
 
 /// Returns true if a quantity exceeds another, compared in thousandths unless one is too large for

@@ -621,6 +621,28 @@ async fn a_definition_with_the_names_of_a_built_in_resource_leaves_its_objects_a
     assert!(it.get(INGRESSES, "default/a").is_some(), "the object stays");
 }
 
+/// A reference in a version that is not served cannot be looked up, and the kind of the deleted
+/// definition is not that of the owner.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_definition_named_like_a_built_in_kind_leaves_dependents_of_that_kind_alone() {
+    let it = start().await;
+    let backend = json!({ "service": { "name": "s", "port": { "number": 80 } } });
+    let ingress = json!({ "apiVersion": INGRESSES.0, "kind": INGRESSES.1,
+        "metadata": { "name": "a", "namespace": "default" }, "spec": { "defaultBackend": backend } });
+    let mut reference = owner(&it.add(ingress).await, false);
+    reference["apiVersion"] = json!("networking.k8s.io/v1beta1");
+    it.add(json!({ "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "m", "namespace": "default", "ownerReferences": [reference] } }))
+        .await;
+    let names = "ingresses.networking.k8s.io";
+    it.add(overlapping("networking.k8s.io", "ingresses", "Ingress", &["v2"])).await;
+    it.advance(Duration::from_secs(60)).await;
+    it.delete(DEFINITIONS, names, None).await;
+    it.until_gone(DEFINITIONS, names).await;
+    it.advance(Duration::from_secs(60)).await;
+    assert!(it.get(("v1", "ConfigMap"), "default/m").is_some(), "its owner exists");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_definition_named_like_the_resource_of_definitions_leaves_definitions_alone() {
     let it = start().await;

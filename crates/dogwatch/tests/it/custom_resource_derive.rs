@@ -226,7 +226,6 @@ fn spec_and_status_are_reached_through_the_traits() {
 #[kube(doc = " A ferry.", validation = "self.spec.decks > 0")]
 #[kube(validation = Rule::new("self.metadata.name == 'one'").message("there is one").reason(Reason::FieldValueForbidden))]
 struct RuledFerrySpec {
-    #[allow(dead_code)]
     decks: u8,
 }
 
@@ -234,7 +233,6 @@ struct RuledFerrySpec {
 #[kube(group = "sea.example", version = "v1", kind = "Ferry", root = "UnruledFerry", status = "Status")]
 #[kube(doc = " A ferry.", crates(kube_core = "::kube_core", k8s_openapi = "::dogwatch::k8s_openapi"))]
 struct UnruledFerrySpec {
-    #[allow(dead_code)]
     decks: u8,
 }
 

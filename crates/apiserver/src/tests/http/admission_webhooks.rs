@@ -131,13 +131,8 @@ async fn concurrent_calls_do_not_wait_for_each_other() {
     let writes = (0..5).map(|index| server.post(MAPS, map(&format!("a-{index}"), json!({}))));
     let writes = futures_util::future::join_all(writes.map(|it| async { it.await.code.as_u16() }));
     let open = async {
-        let all = async {
-            while webhook.requests().len() < 5 {
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-            }
-        };
-        let limit = std::time::Duration::from_secs(20);
-        tokio::time::timeout(limit, all).await.expect("all five calls arrive before the first response");
+        // All arrive before the first response.
+        webhook.received(5).await;
         gate.add_permits(5);
     };
     assert_eq!(tokio::join!(writes, open).0, [201; 5]);
@@ -158,12 +153,7 @@ async fn a_webhook_that_closes_the_connection_without_a_response_is_called_once(
     let writes = (0..5).map(|index| server.post(MAPS, map(&format!("a-{index}"), json!({}))));
     let writes = futures_util::future::join_all(writes.map(|it| async { it.await.code.as_u16() }));
     let open = async {
-        let all = async {
-            while webhook.requests().len() < 5 {
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(std::time::Duration::from_secs(20), all).await.expect("five calls arrive");
+        webhook.received(5).await;
         gate.add_permits(100);
     };
     assert_eq!(tokio::join!(writes, open).0, [201; 5]);
@@ -356,14 +346,7 @@ async fn an_object_is_not_created_in_a_namespace_deleted_while_a_webhook_respond
     install(&server, "validating", webhook.client_config(), json!({})).await;
     let write = server.post("/api/v1/namespaces/x/configmaps", map("a", json!({})));
     let delete = async {
-        let called = async {
-            while webhook.requests().is_empty() {
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(std::time::Duration::from_secs(20), called)
-            .await
-            .expect("the webhook is called");
+        webhook.received(1).await;
         let deleted = server.send("DELETE", "/api/v1/namespaces/x", &[], "").await;
         gate.add_permits(1);
         deleted.code.as_u16()

@@ -34,16 +34,6 @@ fn node_port(name: &str, port: u16) -> Value {
         "spec": { "type": "NodePort", "ports": [{ "port": 80, "nodePort": port }] } })
 }
 
-/// Waits until a condition holds.
-async fn until(what: &str, condition: impl Fn() -> bool) {
-    let wait = async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap_or_else(|_| panic!("timed out: {what}"));
-}
-
 /// Regression test: the loser has read the service before the winner stored a node port in it. It
 /// used to release that port, which was then given to the next service.
 #[tokio::test]
@@ -65,7 +55,7 @@ async fn a_losing_update_does_not_release_the_node_port_of_the_winner() {
     let body = service.to_string();
     let loser = server.send("PUT", &path, &[JSON], &body);
     let winner = async {
-        until("the webhook is called for the loser", || !webhook.requests().is_empty()).await;
+        webhook.received(1).await;
         let won = server.merge(&path, node_port("a", 30007)).await;
         gate.add_permits(1);
         won

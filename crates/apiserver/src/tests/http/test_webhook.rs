@@ -1,7 +1,8 @@
 //! A webhook server for tests, which responds as configured and records its requests.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,9 +16,12 @@ use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
+
+/// The limit of a wait for requests, for the slowest machine.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// A function that returns the response to a request, without its uid. Null closes the connection
 /// without a response.
@@ -27,7 +31,7 @@ pub(super) type Responder = fn(&Value) -> Value;
 pub(super) struct Webhook {
     pub(super) url: String,
     pub(super) bundle: String,
-    requests: Arc<Mutex<Vec<Value>>>,
+    requests: watch::Sender<Vec<Value>>,
     connections: Arc<AtomicUsize>,
     /// Accepts requests to close all connections; the sender is notified when that is done.
     cut: mpsc::Sender<oneshot::Sender<()>>,
@@ -53,9 +57,9 @@ impl Webhook {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}//hook", listener.local_addr().unwrap());
-        let requests = Arc::new(Mutex::default());
+        let requests = watch::Sender::<Vec<Value>>::default();
         let connections = Arc::new(AtomicUsize::new(0));
-        let (log, count) = (Arc::clone(&requests), Arc::clone(&connections));
+        let (log, count) = (requests.clone(), Arc::clone(&connections));
         let (cut, mut cuts) = mpsc::channel::<oneshot::Sender<()>>(1);
         let task = tokio::spawn(async move {
             let mut served = JoinSet::new();
@@ -68,7 +72,7 @@ impl Webhook {
                         continue;
                     }
                 };
-                let (acceptor, log, gate) = (acceptor.clone(), Arc::clone(&log), Arc::clone(&gate));
+                let (acceptor, log, gate) = (acceptor.clone(), log.clone(), Arc::clone(&gate));
                 let count = Arc::clone(&count);
                 served.spawn(async move {
                     // A client that does not trust the certificate closes the connection here.
@@ -97,7 +101,17 @@ impl Webhook {
 
     /// Returns the requests of the reviews received so far.
     pub(super) fn requests(&self) -> Vec<Value> {
-        self.requests.lock().unwrap().clone()
+        self.requests.borrow().clone()
+    }
+
+    /// Waits until this number of reviews was received.
+    ///
+    /// # Panics
+    /// Panics if that takes too long.
+    pub(super) async fn received(&self, count: usize) {
+        let mut requests = self.requests.subscribe();
+        let received = tokio::time::timeout(LIMIT, requests.wait_for(|it| it.len() >= count)).await;
+        assert!(received.is_ok(), "{} of {count} reviews were received", self.requests().len());
     }
 
     pub(super) fn client_config(&self) -> Value {
@@ -113,14 +127,14 @@ impl Drop for Webhook {
 
 async fn reply(
     request: Request<Incoming>,
-    log: &Mutex<Vec<Value>>,
+    log: &watch::Sender<Vec<Value>>,
     gate: &Semaphore,
     respond: Responder,
 ) -> Result<Response<Full<Bytes>>, Box<dyn std::error::Error + Send + Sync>> {
     assert_eq!(request.uri().path(), "/hook");
     let body = request.into_body().collect().await?.to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap();
-    log.lock().unwrap().push(review["request"].clone());
+    log.send_modify(|it| it.push(review["request"].clone()));
     gate.acquire().await.unwrap().forget();
     let mut response = respond(&review["request"]);
     if response.is_null() {
