@@ -348,6 +348,11 @@ impl<K: Key> Guard<K> {
         }
     }
 
+    /// Forgets the missing objects that brought a key back, since another replica owns it now.
+    pub(crate) fn forget_returns(&self, key: &K) {
+        self.state().returns.remove(key);
+    }
+
     /// Puts keys back as the caches advance. Never returns; one task runs it while the workers
     /// work.
     pub(crate) async fn run(&self, sources: &Sources<K>, queue: &WorkQueue<K>) {

@@ -1,6 +1,6 @@
 //! A simulated component: a controller that is built anew whenever it has to be restarted.
 
-use std::future::ready;
+use std::future::{pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::health::SimulatorHealth;
-use crate::supervise::Observed;
+use crate::supervise::{Observed, Startup};
 
 /// The delay of the first retry of a key, as in client-go v0.36.4
 /// util/workqueue/default_rate_limiters.go, and the longest delay of any.
@@ -23,6 +23,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// The time for which a key waits for a cache that does not show its writes (`ExpectationsTimeout`
 /// in k8s.io/kubernetes v1.36.4 pkg/controller/controller_utils.go).
 const CONSISTENCY_WAIT: Duration = Duration::from_secs(300);
+
+/// The time for which a component is prepared, the same as for the caches of a controller.
+const PREPARATION_LIMIT: Duration = Duration::from_secs(120);
 
 /// A simulated component.
 pub(crate) trait Component: Reconciler<Error = Error> {
@@ -40,14 +43,24 @@ pub(crate) trait Component: Reconciler<Error = Error> {
 }
 
 /// Runs a component until it fails.
-pub(crate) async fn run<C: Component>(component: C, health: Arc<SimulatorHealth>) -> Result<(), BoxError> {
-    let _handler = component.prepare().await?;
+pub(crate) async fn run<C: Component>(
+    component: C,
+    startup: Startup,
+    health: Arc<SimulatorHealth>,
+) -> Result<(), BoxError> {
+    let prepared = tokio::time::timeout(PREPARATION_LIMIT, component.prepare()).await;
+    let _handler =
+        prepared.map_err(|_| format!("its caches are not synced after {PREPARATION_LIMIT:?}"))??;
     let controller = component
         .watch()
         .named(C::NAME)
         .limiter(ExponentialPerItem::new(FIRST_RETRY, LONGEST_RETRY))
         .consistency_wait(CONSISTENCY_WAIT)
         .build(Observed { name: C::NAME, health, reconciler: component });
-    controller.run(std::future::pending()).await?;
-    Ok(())
+    let started = controller.started().map(|()| startup.complete());
+    tokio::select! {
+        biased;
+        ended = controller.run(pending()) => Ok(ended?),
+        () = started.then(|()| pending()) => Ok(()),
+    }
 }

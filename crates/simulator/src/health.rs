@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::Mutex;
+use tokio::sync::watch;
 
 /// The health of all components of a simulator.
 ///
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 /// ```
 #[derive(Debug, Default)]
 pub struct SimulatorHealth {
-    components: Mutex<BTreeMap<&'static str, ComponentHealth>>,
+    components: watch::Sender<BTreeMap<&'static str, ComponentHealth>>,
 }
 
 /// The health of one component.
@@ -29,36 +29,44 @@ pub struct SimulatorHealth {
 pub struct ComponentHealth {
     /// The number of panics. Most panics concern one object and do not end the component.
     pub panics: u64,
-    /// The reason that the component is down, or `None` while it runs. It is restarted after a
-    /// back-off.
+    /// The reason that the component does not work, or `None` while it does: it has not started yet,
+    /// or it has failed and is restarted after a back-off.
     pub down: Option<String>,
 }
 
 impl SimulatorHealth {
-    /// Returns every component that was started, by name.
+    /// Returns every component, by name.
     pub fn components(&self) -> BTreeMap<&'static str, ComponentHealth> {
-        self.components.lock().clone()
+        self.components.borrow().clone()
     }
 
-    /// Returns the health of a component, if it was started.
+    /// Returns the health of a component, if there is one with this name.
     pub fn component(&self, name: &str) -> Option<ComponentHealth> {
-        self.components.lock().get(name).cloned()
+        self.components.borrow().get(name).cloned()
     }
 
-    /// Records that a component is running.
+    /// Waits until all components work at the same time.
+    pub(crate) async fn ready(&self) {
+        let all_work = |all: &BTreeMap<_, ComponentHealth>| all.values().all(|it| it.down.is_none());
+        self.components.subscribe().wait_for(all_work).await.expect("`self` holds the sender");
+    }
+
+    /// Records that a component works.
     pub(crate) fn up(&self, name: &'static str) {
-        self.components.lock().entry(name).or_default().down = None;
+        self.change(name, |it| it.down = None);
     }
 
-    /// Records that a component has ended.
+    /// Records that a component does not work.
     pub(crate) fn down(&self, name: &'static str, reason: String) {
-        self.components.lock().entry(name).or_default().down = Some(reason);
+        self.change(name, |it| it.down = Some(reason));
     }
 
     /// Records a panic of a component.
     pub(crate) fn panicked(&self, name: &'static str) {
-        let mut components = self.components.lock();
-        let health = components.entry(name).or_default();
-        health.panics = health.panics.saturating_add(1);
+        self.change(name, |it| it.panics = it.panics.saturating_add(1));
+    }
+
+    fn change(&self, name: &'static str, change: impl FnOnce(&mut ComponentHealth)) {
+        self.components.send_modify(|all| change(all.entry(name).or_default()));
     }
 }

@@ -14,6 +14,7 @@ use crate::collection::{Collection, Writer};
 use crate::environment::Environment;
 use crate::json_access::{items, text};
 use crate::object::JsonObject;
+use crate::supervise::Startup;
 
 /// The name of the component.
 pub(crate) const NAME: &str = "nodes";
@@ -42,6 +43,7 @@ impl Nodes {
         count: usize,
         heartbeat: Option<Duration>,
         registered: watch::Sender<bool>,
+        startup: Startup,
     ) -> Result<(), BoxError> {
         let (mut failed, mut present) = (None, Vec::new());
         for index in 1..=count {
@@ -51,6 +53,9 @@ impl Nodes {
             }
         }
         registered.send_replace(true);
+        if failed.is_none() {
+            startup.complete();
+        }
         loop {
             if heartbeat.is_some() {
                 self.renew_all(&present).await;

@@ -26,7 +26,8 @@ use crate::supervise::supervised;
 /// A running simulator. Dropping it ends all its tasks; what they have written stays.
 ///
 /// ```
-/// use dogwatch_client::{Api, Client, conditions};
+/// use dogwatch_client::{Api, Client};
+/// use dogwatch_core::ListParams;
 /// use dogwatch_simulator::{Settings, Simulator};
 /// use k8s_openapi::api::core::v1::Node;
 ///
@@ -35,9 +36,8 @@ use crate::supervise::supervised;
 /// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
 /// # let client = Client::from_service(server.url().parse()?, "default", server.service());
 /// let simulator = Simulator::builder(client.clone()).settings(Settings::instant()).nodes(2).start();
-/// let nodes = Api::<Node>::all(client);
-/// nodes.wait_for("node-2", |node: Option<&Node>| node.is_some()).await?;
-/// assert!(simulator.health().components().values().all(|it| it.down.is_none()));
+/// simulator.ready().await;
+/// assert_eq!(Api::<Node>::all(client).list(&ListParams::default()).await?.items.len(), 2);
 /// simulator.stop().await;
 /// # Ok(())
 /// # }
@@ -84,6 +84,12 @@ impl Simulator {
     /// Returns the health of the components, which stays readable after the simulator has ended.
     pub fn health(&self) -> &Arc<SimulatorHealth> {
         &self.health
+    }
+
+    /// Waits until all components work: the nodes are registered, and all caches are synced. A
+    /// component may fail later; see [`health`](Self::health).
+    pub async fn ready(&self) {
+        self.health.ready().await;
     }
 
     /// Stops the simulator and returns when its components have ended: from then on it writes nothing.
@@ -169,13 +175,13 @@ impl Spawn<'_> {
     fn component<C: Component>(&mut self, make: fn(&Parts) -> C) {
         let (parts, health) = (Arc::clone(self.parts), Arc::clone(&self.simulator.health));
         let registered = self.registered.subscribe();
-        let start = move || {
+        let start = move |startup| {
             let (parts, health, mut registered) =
                 (Arc::clone(&parts), Arc::clone(&health), registered.clone());
             async move {
                 // With some of the nodes, the first pods would all be assigned to those.
                 registered.wait_for(|it| *it).await?;
-                component::run(make(&parts), health).await
+                component::run(make(&parts), startup, health).await
             }
         };
         self.simulator.tasks.spawn(supervised(C::NAME, Arc::clone(&self.simulator.health), start));
@@ -185,9 +191,9 @@ impl Spawn<'_> {
 impl Simulator {
     fn spawn_nodes(&mut self, parts: &Arc<Parts>, registered: watch::Sender<bool>) {
         let parts = Arc::clone(parts);
-        let start = move || {
+        let start = move |startup| {
             let (nodes, settings) = (Nodes::new(&parts.caches, &parts.environment), &parts.settings);
-            nodes.run(settings.nodes, settings.heartbeat, registered.clone())
+            nodes.run(settings.nodes, settings.heartbeat, registered.clone(), startup)
         };
         self.tasks.spawn(supervised(nodes::NAME, Arc::clone(&self.health), start));
     }

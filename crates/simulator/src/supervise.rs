@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dogwatch_client::Error;
@@ -26,24 +26,24 @@ const RECOVERED_AFTER: Duration = Duration::from_secs(60);
 /// future stops it.
 ///
 /// A component keeps no state that it cannot read from the server, so a new one continues where the
-/// old one stopped.
+/// old one stopped. It is down until it calls [`Startup::complete`].
 pub(crate) fn supervised<F>(
     name: &'static str,
     health: Arc<SimulatorHealth>,
-    mut start: impl FnMut() -> F + Send + 'static,
+    mut start: impl FnMut(Startup) -> F + Send + 'static,
 ) -> impl Future<Output = ()> + Send + 'static
 where
     F: Future<Output = Result<(), BoxError>> + Send + 'static,
 {
     // Set before the first poll, since a health check may come earlier.
-    health.up(name);
+    health.down(name, "it is starting".to_owned());
     async move {
         let mut delay = FIRST_DELAY;
         loop {
-            health.up(name);
-            let begun = Instant::now();
+            let since = Arc::new(OnceLock::new());
+            let startup = Startup { name, health: Arc::clone(&health), since: Arc::clone(&since) };
             // Creating the future is covered too.
-            let reason = match AssertUnwindSafe(async { start().await }).catch_unwind().await {
+            let reason = match AssertUnwindSafe(async { start(startup).await }).catch_unwind().await {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => ErrorChain(&*error).to_string(),
                 Err(panic) => {
@@ -51,7 +51,8 @@ where
                     format!("it panicked: {}", message(&*panic))
                 }
             };
-            if begun.elapsed() >= RECOVERED_AFTER {
+            // A start that fails may take longer than this, so only the time after it counts.
+            if since.get().is_some_and(|it: &Instant| it.elapsed() >= RECOVERED_AFTER) {
                 delay = FIRST_DELAY;
             }
             tracing::error!(
@@ -64,6 +65,22 @@ where
             tokio::time::sleep(delay).await;
             delay = delay.saturating_mul(2).min(LONGEST_DELAY);
         }
+    }
+}
+
+/// The start of a component, until it works.
+#[derive(Debug)]
+pub(crate) struct Startup {
+    name: &'static str,
+    health: Arc<SimulatorHealth>,
+    since: Arc<OnceLock<Instant>>,
+}
+
+impl Startup {
+    /// Records that the component works.
+    pub(crate) fn complete(self) {
+        self.since.get_or_init(Instant::now);
+        self.health.up(self.name);
     }
 }
 
@@ -113,16 +130,20 @@ mod tests {
     async fn a_component_that_fails_or_panics_is_restarted_with_a_backoff() {
         let (health, started) = (Arc::new(SimulatorHealth::default()), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&started);
-        let bad = supervised("bad", Arc::clone(&health), move || {
+        let bad = supervised("bad", Arc::clone(&health), move |startup| {
             let count = Arc::clone(&count);
             async move {
                 match count.fetch_add(1, Ordering::Relaxed) {
-                    it if it >= 7 => std::future::pending().await,
+                    it if it >= 7 => {
+                        startup.complete();
+                        std::future::pending().await
+                    }
                     it if it % 2 == 0 => panic!("on purpose"),
                     _ => Err("an error".into()),
                 }
             }
         });
+        assert_eq!(health.component("bad").unwrap().down.as_deref(), Some("it is starting"));
         let running = tokio::spawn(bad);
         let mut delays = Vec::new();
         for turn in 0..7 {
@@ -141,13 +162,42 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn only_the_time_after_the_start_counts_as_recovered() {
+        for (completes, expected) in [(true, [1, 1, 1]), (false, [1, 2, 4])] {
+            let health = Arc::new(SimulatorHealth::default());
+            let (sender, mut starts) = tokio::sync::mpsc::unbounded_channel();
+            let slow = supervised("slow", health, move |startup| {
+                let sender = sender.clone();
+                async move {
+                    sender.send(Instant::now())?;
+                    if completes {
+                        startup.complete();
+                    }
+                    tokio::time::sleep(2 * RECOVERED_AFTER).await;
+                    Err("not synced".into())
+                }
+            });
+            let running = tokio::spawn(slow);
+            let mut delays = Vec::new();
+            let mut last = starts.recv().await.unwrap();
+            for _ in 0..3 {
+                let next = starts.recv().await.unwrap();
+                delays.push((next - last - 2 * RECOVERED_AFTER).as_secs());
+                last = next;
+            }
+            assert_eq!(delays, expected, "{completes}");
+            running.abort();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_component_that_panics_does_not_affect_others() {
         let (health, steps) = (Arc::new(SimulatorHealth::default()), Arc::new(AtomicUsize::new(0)));
         let counted = Arc::clone(&steps);
-        let bad = supervised("panicking", Arc::clone(&health), || -> std::future::Ready<_> {
+        let bad = supervised("panicking", Arc::clone(&health), |_| -> std::future::Ready<_> {
             panic!("before it has begun")
         });
-        let good = supervised("good", Arc::clone(&health), move || {
+        let good = supervised("good", Arc::clone(&health), move |_| {
             let counted = Arc::clone(&counted);
             async move {
                 loop {

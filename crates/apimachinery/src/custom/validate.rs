@@ -38,6 +38,9 @@ const FREE_CHECKS: usize = 200_000;
 /// checked once; with them, once for each alternative.
 const CHECKS_PER_PART: usize = 100;
 
+/// The number of steps of a regular expression that take as long as one check.
+const STEPS_PER_CHECK: usize = 8;
+
 /// The largest number of checks. kube-apiserver has no limit.
 const MOST_CHECKS: usize = 20_000_000;
 
@@ -68,7 +71,7 @@ fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &st
     match checks.ended_at.into_inner() {
         None => found.into_iter().map(place).collect(),
         Some(name) => {
-            let detail = "the alternatives in its schema take too many checks";
+            let detail = "the alternatives and patterns in its schema take too many checks";
             let message = FieldError::new("", FieldErrorKind::TooMany, detail).message;
             let words = String::new();
             [place(Found { name, kind: FieldErrorKind::TooMany, message, words })].into_iter().collect()
@@ -456,11 +459,16 @@ fn check_text(schema: &Structural, text: &str, path: &ValuePath<'_>, outcome: &m
     } else if let Some(least) = limits.min_length.filter(|least| length < *least) {
         let words = format_args!("{path} in body should be at least {least} chars long");
         outcome.invalid(path, Quoted(text), words);
-    } else if let Some(pattern) = &limits.pattern
-        && !pattern.is_match(text)
-    {
-        let words = format_args!("{path} in body should match '{}'", pattern.as_str());
-        outcome.invalid(path, Quoted(text), words);
+    } else if let Some(pattern) = &limits.pattern {
+        let afford = |steps: usize| outcome.take_checks(steps / STEPS_PER_CHECK, path);
+        match pattern.is_match_within(text, afford) {
+            Some(true) => {}
+            Some(false) => {
+                let words = format_args!("{path} in body should match '{}'", pattern.as_str());
+                outcome.invalid(path, Quoted(text), words);
+            }
+            None => return,
+        }
     }
     if let Some(format) = limits.format.as_deref().filter(|format| formats::known(format)) {
         outcome.matches += 1;
@@ -638,7 +646,27 @@ mod tests {
         let problems = validate(&object, None, &schema(1_000));
         let [problem] = &*problems else { panic!("{problems:?}") };
         assert!(problem.field.starts_with("l["), "{problem:?}");
-        assert!(problem.message.ends_with("the alternatives in its schema take too many checks"));
+        assert!(
+            problem.message.ends_with("the alternatives and patterns in its schema take too many checks")
+        );
+    }
+
+    #[test]
+    fn a_text_whose_pattern_takes_too_many_steps_is_rejected_with_the_field() {
+        let schema = Structural::parse(&json!({"type": "object", "properties": {
+            "s": {"type": "string", "pattern": "(a|b)*a(a|b){1000}(a|b){1000}c"}}}));
+        let mut bits = 1_u32;
+        let text: String = std::iter::repeat_with(|| {
+            bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            if bits >> 31 == 0 { 'a' } else { 'b' }
+        })
+        .take(1 << 18)
+        .collect();
+        let problems = validate(&json!({ "s": text }), None, &schema);
+        let [problem] = &*problems else { panic!("{} problems", problems.len()) };
+        assert_eq!(problem.field, "s");
+        assert!(problem.message.ends_with("patterns in its schema take too many checks"));
+        assert!(validate(&json!({ "s": "abc" }), None, &schema).len() == 1, "it does not match");
     }
 
     #[test]

@@ -244,6 +244,7 @@ fn keep_health_check_port(new: &mut Value, old: &Value) {
 /// `ExternalName` releases them.
 pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
     keep_health_check_port(new, old);
+    drop_load_balancer(new, old);
     let (now, before) = (text(new, "/spec/type").to_owned(), text(old, "/spec/type"));
     let Some(map) = new.as_object_mut() else { return };
     let spec = object(map, "spec");
@@ -256,7 +257,6 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
                 "ipFamilyPolicy",
                 "internalTrafficPolicy",
                 "externalTrafficPolicy",
-                "allocateLoadBalancerNodePorts",
                 "healthCheckNodePort",
             ] {
                 spec.remove(key);
@@ -292,7 +292,24 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
             port.remove("nodePort");
         });
         spec.remove("externalTrafficPolicy");
-        spec.remove("allocateLoadBalancerNodePorts");
+    }
+}
+
+/// Drops the load balancer of a service that no longer has one: its status, and the fields of the
+/// spec that the update does not change, which the new type does not allow
+/// (`dropTypeDependentFields` in k8s.io/kubernetes v1.36.4 pkg/registry/core/service/strategy.go).
+fn drop_load_balancer(new: &mut Value, old: &Value) {
+    if text(new, "/spec/type") == "LoadBalancer" {
+        return;
+    }
+    let Some(map) = new.as_object_mut() else { return };
+    object(map, "status").insert("loadBalancer".to_owned(), json!({}));
+    let spec = object(map, "spec");
+    let was_balanced = text(old, "/spec/type") == "LoadBalancer";
+    for key in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
+        if was_balanced && spec.get(key) == old["spec"].get(key) {
+            spec.remove(key);
+        }
     }
 }
 

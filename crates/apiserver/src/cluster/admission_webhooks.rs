@@ -29,7 +29,7 @@ use crate::kinds::json_access::{at, items, number, text};
 use crate::patch::{Patch, PatchKind};
 use crate::registry::Kind;
 use crate::store::CollectionName;
-use crate::webhook::review::{self, Verdict};
+use crate::webhook::review::{self, Purpose, Verdict};
 use crate::webhook::rules::{self, Subject};
 use crate::webhook::{call, target::Target};
 
@@ -210,7 +210,7 @@ impl Cluster {
         object: Option<&Value>,
     ) -> Result<Vec<String>, ApiError> {
         let hooks = self.hooks(&VALIDATING, asked);
-        let verdicts = join_all(hooks.iter().map(|it| self.ask(it, asked, object))).await;
+        let verdicts = join_all(hooks.iter().map(|it| self.ask(it, asked, object, Purpose::Validate))).await;
         let mut warnings = Vec::new();
         for verdict in verdicts {
             warnings.extend(verdict?.map(|(it, _)| it.warnings).unwrap_or_default());
@@ -298,13 +298,20 @@ impl Cluster {
         asked: &AdmissionAttributes<'_>,
         object: &mut Option<Value>,
     ) -> Result<Vec<String>, ApiError> {
-        let Some((verdict, seen)) = self.ask(hook, asked, object.as_ref()).await? else {
+        let Some((verdict, seen)) = self.ask(hook, asked, object.as_ref(), Purpose::Mutate).await? else {
             return Ok(Vec::new());
         };
-        if let (Some(patch), Some(before)) = (&verdict.patch, seen.object) {
+        let is_empty = |it: &[u8]| serde_json::from_slice::<Vec<Value>>(it).is_ok_and(|it| it.is_empty());
+        if let Some(patch) = verdict.patch.filter(|it| !is_empty(it)) {
+            let Some(before) = seen.object else {
+                let name = text(&hook.webhook, "/name");
+                return Err(review::broken(&format!(
+                    "admission webhook {name:?} attempted to modify the object, which is not supported for this operation"
+                )));
+            };
             let plain = asked.place.kind;
             let kind = hook.kind.as_deref().unwrap_or(plain);
-            let patched = patched(kind, asked, &before, patch).map_err(|why| review::broken(&why))?;
+            let patched = patched(kind, asked, &before, &patch).map_err(|why| review::broken(&why))?;
             *object = Some(if asked.differs_in(kind) {
                 self.convert_between(kind, plain, &patched).await?
             } else {
@@ -321,6 +328,7 @@ impl Cluster {
         hook: &MatchedWebhook,
         asked: &AdmissionAttributes<'_>,
         object: Option<&Value>,
+        purpose: Purpose,
     ) -> Result<Option<(Verdict, SeenObjects)>, ApiError> {
         let (webhook, name) = (&hook.webhook, text(&hook.webhook, "/name"));
         if !self.selected(webhook, asked, object) {
@@ -338,7 +346,7 @@ impl Cluster {
             object: self.seen_by(kind, asked, object).await?,
             old: self.seen_by(kind, asked, asked.old).await?,
         };
-        match self.call_webhook(hook, asked, &seen).await {
+        match self.call_webhook(hook, asked, &seen, purpose).await {
             Ok(verdict) if verdict.allowed => Ok(Some((verdict, seen))),
             Ok(verdict) => Err(review::denied(name, verdict.status.as_ref())),
             Err(why) if text(webhook, "/failurePolicy") == "Ignore" => {
@@ -369,6 +377,7 @@ impl Cluster {
         hook: &MatchedWebhook,
         asked: &AdmissionAttributes<'_>,
         seen: &SeenObjects,
+        purpose: Purpose,
     ) -> Result<Verdict, String> {
         let webhook = &hook.webhook;
         let version = review::version_for(webhook)
@@ -380,7 +389,7 @@ impl Cluster {
         let seconds = number(webhook, "/timeoutSeconds").unwrap_or(DEFAULT_TIMEOUT_SECONDS).clamp(1, 30);
         let limit = Duration::from_secs(seconds.unsigned_abs());
         let answer = call::post(&self.webhooks, &target, &question, limit).await?;
-        review::read(&answer, version, &uid)
+        review::read(&answer, version, &uid, purpose)
     }
 
     /// Resolves the `clientConfig` of a webhook.

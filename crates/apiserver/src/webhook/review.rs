@@ -37,11 +37,20 @@ pub(crate) fn question(version: &str, request: &Value) -> Value {
     json!({ "kind": "AdmissionReview", "apiVersion": format!("{GROUP}/{version}"), "request": request })
 }
 
+/// The purpose for which a webhook is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It may change the object.
+    Mutate,
+    /// It may only accept or deny the request.
+    Validate,
+}
+
 /// Reads the response to a review of that version, for the request with that uid.
 ///
 /// # Errors
 /// The problem of the response.
-pub(crate) fn read(answer: &Value, version: &str, uid: &str) -> Result<Verdict, String> {
+pub(crate) fn read(answer: &Value, version: &str, uid: &str, purpose: Purpose) -> Result<Verdict, String> {
     let api_version = format!("{GROUP}/{version}");
     let (said_version, said_kind) = (text(answer, "/apiVersion"), text(answer, "/kind"));
     // Only v1 requires responses to name their type and their request (`VerifyAdmissionResponse` in
@@ -61,16 +70,16 @@ pub(crate) fn read(answer: &Value, version: &str, uid: &str) -> Result<Verdict, 
         return Err(format!("expected response.uid={uid:?}, got {said:?}"));
     }
     let encoded = text(response, "/patch");
-    let patch = if encoded.is_empty() {
-        None
-    } else {
-        if is_v1 && text(response, "/patchType") != "JSONPatch" {
-            return Err(format!(
-                "invalid response.patchType, expected \"JSONPatch\", got {:?}",
-                text(response, "/patchType")
-            ));
+    let patch_type = at(response, "/patchType").filter(|it| !it.is_null());
+    if is_v1 {
+        verify_patch(encoded, patch_type, purpose)?;
+    }
+    let patch = match purpose {
+        Purpose::Mutate if !encoded.is_empty() => {
+            Some(STANDARD.decode(encoded).map_err(|why| why.to_string())?)
         }
-        Some(STANDARD.decode(encoded).map_err(|why| why.to_string())?)
+        // A patch of a validating webhook has no effect in v1beta1.
+        _ => None,
     };
     let warnings = items(response, "/warnings").iter().filter_map(Value::as_str);
     Ok(Verdict {
@@ -79,6 +88,22 @@ pub(crate) fn read(answer: &Value, version: &str, uid: &str) -> Result<Verdict, 
         patch,
         warnings: warnings.map(str::to_owned).collect(),
     })
+}
+
+/// Checks the patch and its type in a response of version v1, as `VerifyAdmissionResponse` does.
+fn verify_patch(encoded: &str, patch_type: Option<&Value>, purpose: Purpose) -> Result<(), String> {
+    let problem = match (purpose, encoded.is_empty(), patch_type) {
+        (_, true, None) => return Ok(()),
+        (Purpose::Mutate, false, Some(it)) if it == "JSONPatch" => return Ok(()),
+        (Purpose::Mutate, false, Some(it)) => {
+            return Err(format!("invalid response.patchType, expected \"JSONPatch\", got {it}"));
+        }
+        (Purpose::Mutate, false, None) => "webhook returned response.patch but not response.patchType",
+        (Purpose::Mutate, true, Some(_)) => "webhook returned response.patchType but not response.patch",
+        (Purpose::Validate, false, _) => "validating webhook may not return response.patch",
+        (Purpose::Validate, true, Some(_)) => "validating webhook may not return response.patchType",
+    };
+    Err(problem.to_owned())
 }
 
 /// Returns the error of a request that a webhook denies, for the reason it gives.
@@ -127,7 +152,7 @@ mod tests {
     /// Regression test: responses of version v1beta1 were held to the rules of v1.
     #[test]
     fn a_v1beta1_response_needs_neither_a_type_nor_a_uid_nor_a_patch_type() {
-        let read = |answer: Value| read(&answer, "v1beta1", "u");
+        let read = |answer: Value| read(&answer, "v1beta1", "u", Purpose::Mutate);
         let response = json!({ "allowed": true, "patch": "W10=" });
         let typed =
             |version: &str, kind: &str| json!({ "apiVersion": version, "kind": kind, "response": response });
@@ -147,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_response_to_another_request_is_an_error() {
-        let read = |answer: Value| read(&answer, "v1", "u");
+        let read = |answer: Value| read(&answer, "v1", "u", Purpose::Mutate);
         let fine = read(answer(json!({ "uid": "u", "allowed": true, "warnings": ["w"] }))).unwrap();
         assert_eq!((fine.allowed, fine.patch, fine.warnings), (true, None, vec!["w".to_owned()]));
         let patched = json!({ "uid": "u", "allowed": true, "patchType": "JSONPatch", "patch": "W10=" });
@@ -155,13 +180,28 @@ mod tests {
         let why = |it: Value| read(it).unwrap_err();
         assert_eq!(why(answer(json!({ "uid": "x" }))), r#"expected response.uid="u", got "x""#);
         assert_eq!(why(answer(Value::Null)), "webhook response was absent");
-        assert!(
-            why(answer(json!({ "uid": "u", "patch": "W10=" }))).starts_with("invalid response.patchType")
-        );
         assert_eq!(
             why(json!({ "kind": "Status", "apiVersion": "v1" })),
             "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got v1, Kind=Status"
         );
+    }
+
+    #[test]
+    fn only_mutating_webhooks_return_patches_and_each_with_its_type() {
+        let (patch, json_patch) = (Some("W10="), Some("JSONPatch"));
+        for (purpose, patch, patch_type, problem) in [
+            (Purpose::Mutate, patch, None, "webhook returned response.patch but not response.patchType"),
+            (Purpose::Mutate, patch, Some("Merge"), "invalid response.patchType, expected"),
+            (Purpose::Mutate, None, json_patch, "webhook returned response.patchType but not response.patch"),
+            (Purpose::Validate, patch, json_patch, "validating webhook may not return response.patch"),
+            (Purpose::Validate, None, json_patch, "validating webhook may not return response.patchType"),
+        ] {
+            let response = json!({ "uid": "u", "allowed": true, "patch": patch, "patchType": patch_type });
+            let why = read(&answer(response), "v1", "u", purpose).unwrap_err();
+            assert!(why.starts_with(problem), "{why}");
+        }
+        let old = json!({ "response": { "allowed": true, "patch": "W10=" } });
+        assert_eq!(read(&old, "v1beta1", "u", Purpose::Validate).unwrap().patch, None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use futures_core::stream::BoxStream;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio::time::timeout;
 
@@ -62,6 +63,7 @@ pub struct Controller {
     name: Arc<str>,
     as_leader: bool,
     sync_timeout: Duration,
+    started: watch::Sender<bool>,
     lifecycle: Box<dyn Lifecycle>,
 }
 
@@ -83,9 +85,10 @@ impl Controller {
     ) -> Self {
         let name = Arc::clone(&inner.name);
         let (streams, sync_timeout) = (Mutex::new(streams), settings.sync_timeout);
-        let lifecycle =
-            Running { inner: Arc::new(inner), streams, settings, registrations: Mutex::default() };
-        Self { name, as_leader, sync_timeout, lifecycle: Box::new(lifecycle) }
+        let (inner, started) = (Arc::new(inner), watch::Sender::new(false));
+        let registrations = Mutex::default();
+        let lifecycle = Running { inner, streams, settings, registrations, started: started.clone() };
+        Self { name, as_leader, sync_timeout, started, lifecycle: Box::new(lifecycle) }
     }
 
     /// Returns the name for logs, metrics and errors.
@@ -110,6 +113,40 @@ impl Controller {
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), ControllerError> {
         self.watch()?;
         self.work(Box::pin(stop)).await
+    }
+
+    /// Returns a future that completes when the controller is synced and begins to reconcile, for a
+    /// readiness endpoint. It never completes if the controller ends before that.
+    ///
+    /// ```
+    /// # use dogwatch_client::Api;
+    /// # use dogwatch_controller::{Action, BoxError, Context, Controller};
+    /// # use dogwatch_core::ObjectKey;
+    /// # use dogwatch_informer::SharedInformer;
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+    /// # let url = server.url().parse()?;
+    /// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+    /// # let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+    /// # let reconcile = |_: ObjectKey, _: Context| async { Ok::<_, BoxError>(Action::Done) };
+    /// let controller = Controller::of(&maps).build(reconcile);
+    /// let started = controller.started();
+    /// let running = tokio::spawn(controller.run(std::future::pending()));
+    /// started.await;
+    /// assert!(maps.health().synced);
+    /// # running.abort();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn started(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut started = self.started.subscribe();
+        async move {
+            if started.wait_for(|it| *it).await.is_err() {
+                std::future::pending().await
+            }
+        }
     }
 
     /// Starts the informers that it watches and needs.
@@ -169,6 +206,8 @@ struct Running<K: Key, R> {
     settings: RunSettings,
     /// One for each source, once it watches.
     registrations: Mutex<Vec<Registration>>,
+    /// Set to true when it begins to reconcile.
+    started: watch::Sender<bool>,
 }
 
 impl<K: Key, R> Running<K, R> {
@@ -240,6 +279,7 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
             ended = self.any_ended() => return Err(ended),
         }
         tracing::info!(controller = &*self.inner.name, workers = self.settings.workers, "controller started");
+        self.started.send_replace(true);
         // Both sets end with this function. Workers are gone before it returns or its future is
         // dropped: later steps, such as the release of a Lease, rely on that.
         let (mut workers, mut background) = (OwnedTasks::new(), OwnedTasks::new());

@@ -55,6 +55,7 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
             if self.shards.as_ref().is_some_and(|it| !it.admits(&item)) {
                 // The failures here say nothing about the next time that the key is ours.
                 self.queue.forget(&item);
+                self.guard.forget_returns(&item);
                 continue;
             }
             let attempt = self.queue.requeues(&item);

@@ -320,6 +320,17 @@ async fn one_missing_state_brings_a_key_back_once() {
     assert!(fixture.is_empty() && fixture.misses_nothing());
 }
 
+#[tokio::test(start_paused = true)]
+async fn nothing_is_remembered_about_a_key_that_another_replica_owns() {
+    let fixture = Fixture::new();
+    fixture.at.reach("one", 9);
+    fixture.record("a", vec![write("one/x", "7")]);
+    assert_eq!(fixture.back().await, ["a"]);
+    assert!(!fixture.misses_nothing());
+    fixture.guard.forget_returns(&"a");
+    assert!(fixture.is_empty() && fixture.misses_nothing());
+}
+
 /// A reconciler that creates an object with a generated name at each call, because the cache never
 /// shows one.
 #[tokio::test(start_paused = true)]

@@ -66,6 +66,24 @@ async fn a_component_that_cannot_work_is_down_until_it_can() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_component_is_down_until_its_caches_are_synced() {
+    let server = ApiServer::builder().in_process().seed(1).start().await.unwrap();
+    let refused = server.faults().rule(Rule::on("list").or("watch").resource("pods").refuse(500));
+    let simulator = Simulator::builder(client(&server)).settings(Settings::instant()).start();
+    let down = |name: &str| simulator.health().component(name).and_then(|it| it.down);
+    for (after, reason) in [(10, "it is starting"), (120, "not synced"), (300, "not synced")] {
+        tokio::time::sleep(Duration::from_secs(after)).await;
+        assert_eq!(down("nodes"), None);
+        for name in ["kubelet", "scheduler"] {
+            assert!(down(name).is_some_and(|it| it.contains(reason)), "{name}: {:?}", down(name));
+        }
+    }
+    refused.remove();
+    tokio::time::timeout(Duration::from_secs(120), simulator.ready()).await.expect("all components work");
+    assert!(ALL.into_iter().all(|it| down(it).is_none()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn workloads_become_ready_while_requests_fail_and_watches_end() {
     let it = TestCluster::with(Settings::default()).await;
     let rule = Rule::on("create").or("update").or("delete").resource("pods");

@@ -168,6 +168,26 @@ fn patching(patch: &Value) -> Value {
     json!({ "allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string()) })
 }
 
+#[tokio::test]
+async fn a_webhook_cannot_change_an_object_that_is_deleted() {
+    let server = Server::start().await;
+    let respond: Responder = |request| match request["name"].as_str() {
+        Some("unchanged") => patching(&json!([])),
+        _ => patching(&json!([{ "op": "add", "path": "/data", "value": {} }])),
+    };
+    let webhook = Webhook::start(respond).await;
+    for name in ["a", "unchanged"] {
+        assert_eq!(server.post(MAPS, map(name, json!({}))).await.code, 201);
+    }
+    let rules = json!({ "failurePolicy": "Ignore", "rules": [{ "operations": ["DELETE"], "apiGroups": ["*"],
+        "apiVersions": ["*"], "resources": ["configmaps"] }] });
+    install(&server, "mutating", webhook.client_config(), rules).await;
+    let (code, message) = server.delete(&format!("{MAPS}/a")).await.error();
+    let why = "attempted to modify the object, which is not supported for this operation";
+    assert!(code == 500 && message.ends_with(why), "{message}");
+    assert_eq!(server.delete(&format!("{MAPS}/unchanged")).await.code, 200);
+}
+
 /// Such an object used to be stored under a key that was not its own, and could not be deleted.
 #[tokio::test]
 async fn a_webhook_cannot_move_an_object_to_another_namespace() {

@@ -14,7 +14,7 @@ impl Server {
         self.send("PUT", path, &[JSON], &object.to_string()).await
     }
 
-    async fn delete(&self, path: &str) -> FullResponse {
+    pub(super) async fn delete(&self, path: &str) -> FullResponse {
         self.send("DELETE", path, &[], "").await
     }
 
@@ -222,6 +222,61 @@ async fn an_unready_pod_is_evicted_without_spending_the_budget() {
     let always = json!({ "spec": { "unhealthyPodEvictionPolicy": "AlwaysAllow" } });
     assert_eq!(server.merge(&format!("{BUDGETS}/b"), always).await.code, 200);
     assert_eq!(server.evict("other", json!({})).await.code, 201);
+}
+
+#[tokio::test]
+async fn static_and_windows_pods_cannot_be_resized() {
+    let server = Server::start().await;
+    let mirror = json!({ "kubernetes.io/config.mirror": "hash" });
+    let containers = json!([{ "name": "c", "image": "i" }]);
+    for (name, annotations, os, parts) in [
+        (
+            "static",
+            mirror,
+            "linux",
+            ["static pods cannot be resized", "static pods do not support ephemeral containers"],
+        ),
+        ("windows", json!({}), "windows", ["windows pods cannot be resized", ""]),
+    ] {
+        let pod = json!({ "metadata": { "name": name, "annotations": annotations },
+            "spec": { "nodeName": "n", "os": { "name": os }, "containers": containers } });
+        assert_eq!(server.post(PODS, pod).await.code, 201);
+        let patches = [
+            (
+                "resize",
+                json!({ "containers": [{ "name": "c", "image": "i", "resources": { "requests": { "cpu": "1" } } }] }),
+            ),
+            ("ephemeralcontainers", json!({ "ephemeralContainers": [{ "name": "e", "image": "i" }] })),
+        ];
+        for ((part, patch), why) in patches.into_iter().zip(parts) {
+            let answer = server.merge(&format!("{PODS}/{name}/{part}"), json!({ "spec": patch })).await;
+            if why.is_empty() {
+                assert_eq!(answer.code, 200, "{name} {part}");
+            } else {
+                assert_eq!(answer.error(), (422, format!("Pod {name:?} is invalid: : Forbidden: {why}")));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_service_loses_the_load_balancer_that_its_type_no_longer_has() {
+    let server = Server::start().await;
+    let path = "/api/v1/namespaces/default/services";
+    let service = json!({ "metadata": { "name": "s" }, "spec": { "type": "LoadBalancer",
+        "loadBalancerClass": "example.com/lb", "ports": [{ "port": 80 }] } });
+    assert_eq!(server.post(path, service).await.code, 201);
+    let one = format!("{path}/s");
+    let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } } });
+    assert_eq!(server.merge(&format!("{one}/status"), status).await.code, 200);
+    let changed = server.merge(&one, json!({ "spec": { "type": "NodePort" } })).await;
+    assert_eq!(changed.code, 200, "{changed:?}");
+    let changed = changed.json();
+    assert_eq!(changed["status"], json!({ "loadBalancer": {} }));
+    for field in ["loadBalancerClass", "allocateLoadBalancerNodePorts"] {
+        assert_eq!(changed["spec"].get(field), None, "{field}");
+    }
+    assert!(changed["spec"]["ports"][0]["nodePort"].is_i64());
 }
 
 /// The QoS class of a running pod is fixed: the kubelet has set up its cgroups for it.

@@ -75,12 +75,28 @@ pub(super) fn update(out: &mut FieldErrors, new: &Value, old: &Value) {
 
 /// Validates a pod whose ephemeral containers or resources have changed.
 pub fn update_part(part: &str, new: &Value, old: &Value) -> FieldErrors {
+    if let Some(detail) = unsupported(part, old) {
+        let mut out = FieldErrors::default();
+        forbidden(&mut out, "", detail);
+        return out;
+    }
     let mut out = metadata::update_common(new, old);
     match part {
         "ephemeralcontainers" => update_ephemeral(&mut out, new, old),
         _ => resize(&mut out, new, old),
     }
     out
+}
+
+/// Returns the reason why a part of a pod can never change.
+fn unsupported(part: &str, pod: &Value) -> Option<&'static str> {
+    let is_static = pod["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some();
+    match part {
+        "ephemeralcontainers" if is_static => Some("static pods do not support ephemeral containers"),
+        "resize" if is_static => Some("static pods cannot be resized"),
+        "resize" if text(pod, "/spec/os/name") == "windows" => Some("windows pods cannot be resized"),
+        _ => None,
+    }
 }
 
 /// Validates a resized pod: it and its containers may have other amounts of cpu and memory than
