@@ -41,3 +41,19 @@ impl Drop for AddressClaim<'_> {
         }
     }
 }
+
+impl Cluster {
+    /// Allocates to a service exactly the addresses and ports of its stored state, unless a write
+    /// of it is in progress.
+    pub(super) fn settle_addresses(&self, uid: &str, key: Option<&ObjectKey>) {
+        let mut addresses = self.addresses();
+        if addresses.is_written(uid) {
+            return;
+        }
+        // Read under the lock of the addresses, so that no write can begin and allocate more in
+        // between.
+        let stored = key.and_then(|it| self.store().get(&"/services".into(), it));
+        let stored = stored.filter(|it| it.uid() == uid).map(|it| it.to_value());
+        addresses.settle(uid, stored.as_ref());
+    }
+}

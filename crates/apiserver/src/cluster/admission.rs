@@ -1,4 +1,4 @@
-//! The last step before an object is stored: limit ranges and runtime classes may reject it, and
+//! The seventh stage of a write: limit ranges and runtime classes may reject it, and
 //! quotas are charged.
 
 use std::collections::HashSet;
@@ -8,9 +8,10 @@ use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
 use super::charges::Charge;
-use super::pipeline::{Owning, object_mut};
+use super::object_fields::object_mut;
 use super::place::MODIFIED;
 use super::policies::forbidden;
+use super::write::Write;
 use super::{Cluster, ObjectRef, Writer};
 use crate::ApiError;
 use crate::admission::quota::{Arrival, charge};
@@ -24,21 +25,16 @@ use crate::store::{Encoded, Expect};
 /// The number of attempts to charge the quotas while other writes charge them at the same time.
 const ATTEMPTS: usize = 64;
 
-impl Cluster {
+impl<'a> Write<'a> {
     /// Checks an object that is ready to be stored against the policies, and charges the quotas.
     /// The charge must be kept until the object is stored.
     ///
     /// # Errors
     /// 403 if a policy or a quota does not allow the object; 409 if other writes change the quotas
     /// each time they are charged.
-    pub(super) async fn admit(
-        &self,
-        place: &ObjectRef<'_>,
-        old: Option<&Value>,
-        new: &Value,
-        writer: &Writer,
-    ) -> Result<Option<Charge<'_>>, ApiError> {
-        let kind = place.kind;
+    pub(super) async fn admit(&self) -> Result<Option<Charge<'a>>, ApiError> {
+        let (cluster, place, new) = (self.cluster, self.place, &self.new);
+        let (kind, old) = (place.kind, self.base.map(|it| it.object));
         if !kind.def.namespaced {
             return Ok(None);
         }
@@ -51,20 +47,22 @@ impl Cluster {
             _ => false,
         };
         if held_to_limits && !going {
-            let ranges = self.policies(place, "limitranges");
+            let ranges = cluster.policies(place, "limitranges");
             if let Some(why) = limits::refuse(accounting, new, &ranges) {
                 return Err(forbidden(place, new, &why));
             }
         }
         if old.is_none() && kind.is(&POD) {
-            let class = self.runtime_class(new).and_then(Result::ok);
+            let class = cluster.runtime_class(new).and_then(Result::ok);
             if let Some(why) = runtime_class::refuse(new, class.as_ref()) {
                 return Err(forbidden(place, new, &why));
             }
         }
-        self.charge(place, old, new, writer).await
+        cluster.charge(place, old, new, self.writer).await
     }
+}
 
+impl Cluster {
     /// Returns true if a quota of the namespace may have been charged for an object that is not
     /// stored yet.
     pub(crate) fn has_pending_charge(&self, namespace: &str) -> bool {
@@ -125,10 +123,13 @@ impl Cluster {
         let old = kind.show(quota);
         let mut new = old.clone();
         object_mut(&mut new, "status").insert("used".to_owned(), used);
-        let place = ObjectRef::of(kind, quota.key()).part("status");
-        self.begin_change(&place, &old, &mut new, &Writer::server("kube-apiserver"), Owning::Track).await;
-        self.ready_change(&place, &old, &mut new)?;
-        let draft = kind.draft(&new)?;
+        let (place, writer) =
+            (ObjectRef::of(kind, quota.key()).part("status"), Writer::server("kube-apiserver"));
+        let mut write = Write::change(self, &place, (quota, &old), new, &writer);
+        write.own().await;
+        write.prepare()?;
+        write.validate()?;
+        let draft = kind.draft(&write.new)?;
         let expect = Expect::At(quota.version());
         Ok(self.storage.commit(&kind.collection, quota.key(), expect, Some(draft)).await.is_ok())
     }

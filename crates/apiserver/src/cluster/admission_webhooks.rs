@@ -20,8 +20,9 @@ use dogwatch_core::Gvk;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::decode::{check_type, settle};
+use super::decode::{AFTER_MUTATION, check_type, dedup_owner_references, settle};
 use super::selector::selects;
+use super::write::Write;
 use super::{Cluster, ObjectRef, Writer};
 use crate::ApiError;
 use crate::kinds::NAMESPACE;
@@ -68,6 +69,14 @@ struct SeenObjects {
 }
 
 impl<'a> AdmissionAttributes<'a> {
+    /// Describes a creation or an update.
+    fn of(write: &Write<'a>) -> Self {
+        match write.base {
+            None => Self::create(write.place, write.writer),
+            Some(base) => Self::update(write.place, base.object, write.writer),
+        }
+    }
+
     /// Describes a creation.
     pub(super) fn create(place: &'a ObjectRef<'a>, writer: &'a Writer) -> Self {
         Self { place, operation: "CREATE", old: None, writer, options: ("CreateOptions", Value::Null) }
@@ -82,16 +91,6 @@ impl<'a> AdmissionAttributes<'a> {
     /// Describes a deletion; `how` has the delete options.
     pub(super) fn delete(place: &'a ObjectRef<'a>, old: &'a Value, writer: &'a Writer, how: Value) -> Self {
         Self { place, operation: "DELETE", old: Some(old), writer, options: ("DeleteOptions", how) }
-    }
-
-    /// Returns the target of the write.
-    pub(super) fn place(&self) -> &'a ObjectRef<'a> {
-        self.place
-    }
-
-    /// Returns the client that writes.
-    pub(super) fn writer(&self) -> &'a Writer {
-        self.writer
     }
 
     /// Returns the name of the object; empty if it has none yet.
@@ -170,6 +169,31 @@ impl<'a> AdmissionAttributes<'a> {
     /// subresources such as `scale` have a version of their own.
     fn differs_in(&self, kind: &Kind) -> bool {
         self.gvk(kind) != self.gvk(self.place.kind)
+    }
+}
+
+impl Write<'_> {
+    /// The third stage of a write: calls the mutating webhooks.
+    ///
+    /// # Errors
+    /// Those of [`Cluster::mutate`].
+    pub(super) async fn mutate(&mut self) -> Result<(), ApiError> {
+        let asked = AdmissionAttributes::of(self);
+        let mut mutated = Some(std::mem::take(&mut self.new));
+        self.warnings.extend(self.cluster.mutate(&asked, &mut mutated).await?);
+        self.new = mutated.unwrap_or_default();
+        self.warnings.extend(dedup_owner_references(&mut self.new, AFTER_MUTATION));
+        Ok(())
+    }
+
+    /// The sixth stage of a write: calls the validating webhooks.
+    ///
+    /// # Errors
+    /// Those of [`Cluster::mutate`].
+    pub(super) async fn review(&mut self) -> Result<(), ApiError> {
+        let asked = AdmissionAttributes::of(self);
+        self.warnings.extend(self.cluster.approve(&asked, Some(&self.new)).await?);
+        Ok(())
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use dogwatch_core::{ObjectKey, Reason};
 use serde_json::Value;
 
-use super::pipeline::is_definition;
 use super::{Cluster, ObjectRef, Writer};
 use crate::ApiError;
 use crate::custom::names;
+use crate::kinds::DEFINITION;
 use crate::registry::Kind;
 use crate::store::{Encoded, Pending};
 
@@ -26,7 +26,7 @@ impl Cluster {
 
     /// Follows a change of a definition. Does nothing for other kinds.
     pub(super) async fn definitions_changed(&self, kind: &Kind) {
-        if is_definition(kind) {
+        if kind.is(&DEFINITION) {
             self.follow_definitions(kind).await;
         }
     }

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::admission_webhooks::AdmissionAttributes;
-use super::pipeline::{is_definition, metadata_mut, object_mut};
+use super::commit::is_to_be_removed;
+use super::object_fields::{metadata_mut, object_mut};
 use super::place::MODIFIED;
-use super::update::{ATTEMPTS, is_to_be_removed};
+use super::update::ATTEMPTS;
 use super::{Cluster, ObjectRef, ResponseObject, Writer};
 use crate::ApiError;
 use crate::custom::{definition, names};
 use crate::kinds::json_access::{at, items, number, text};
-use crate::kinds::{NAMESPACE, SERVICE};
+use crate::kinds::{DEFINITION, NAMESPACE, SERVICE};
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
 use crate::time;
@@ -276,7 +277,7 @@ impl Cluster {
         if kind.is(&NAMESPACE) {
             return self.next_step_for_namespace(stored);
         }
-        if is_definition(kind) && at(stored, "/metadata/deletionTimestamp").is_none() {
+        if kind.is(&DEFINITION) && at(stored, "/metadata/deletionTimestamp").is_none() {
             let mut object = stored.clone();
             self.mark_deleting(&mut object, 0);
             add_finalizer(&mut object, definition::CLEANUP);

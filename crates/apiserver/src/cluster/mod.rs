@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! create ─┐
-//! update ─┤  default ─► own ─► webhooks ─► prepare ─► validate ─► webhooks ─► commit, retried on a conflict
-//! patch  ─┤
-//! apply  ─┘                                   delete ─► webhooks ─► finalizers, grace ─► commit
+//! update ─┤  decode ─► own ─► mutate ─► prepare ─► validate ─► review ─► admit ─► commit, retried on a conflict
+//! patch  ─┤              webhooks                            webhooks   quotas
+//! apply  ─┘                             delete ─► webhooks ─► finalizers, grace ─► commit
 //! ```
+//!
+//! `pipeline.rs` is the list of these stages; each stage is a method of [`write::Write`] in a file of
+//! its own.
 //!
 //! Requests and controllers change objects through the same verbs, so the same rules
 //! apply to all of them. Nothing here knows HTTP. A verb has finished its write when it returns.
@@ -21,16 +24,22 @@ mod token_key;
 mod decode;
 mod place;
 mod selector;
+mod object_fields;
 mod state;
 mod policies;
-mod pipeline;
-mod admission;
 mod address_claim;
 mod namespaces;
-mod admission_webhooks;
-mod conversion;
-mod unenforced;
 mod preconditions;
+mod write;
+mod conversion;
+mod own;
+mod admission_webhooks;
+mod prepare;
+mod validate;
+mod admission;
+mod warnings;
+mod commit;
+mod pipeline;
 mod create;
 mod update;
 mod patch;

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
+use super::object_fields::metadata_mut;
 use super::{Cluster, ObjectRef};
 use crate::ApiError;
 use crate::kinds::NAMESPACE;
@@ -17,30 +18,6 @@ static NAMESPACES: LazyLock<CollectionName> = LazyLock::new(|| "/namespaces".int
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 impl Cluster {
-    /// Sets the namespace of an object to that of the request, and rejects an object that names
-    /// another.
-    pub(super) fn settle_namespace(place: &ObjectRef<'_>, object: &mut Value) -> Result<(), ApiError> {
-        let said = text(object, "/metadata/namespace").to_owned();
-        let metadata = super::pipeline::metadata_mut(object);
-        match place.namespace {
-            Some(namespace) if said.is_empty() => {
-                metadata.insert("namespace".to_owned(), namespace.into());
-            }
-            Some(namespace) if said == namespace => {}
-            // kube-apiserver removes the namespace from cluster-scoped objects instead of rejecting
-            // them (k8s.io/apiserver v0.36.4 pkg/registry/rest/meta.go).
-            None => {
-                metadata.remove("namespace");
-            }
-            Some(_) => {
-                return Err(ApiError::bad_request(
-                    "the namespace of the provided object does not match the namespace sent on the request",
-                ));
-            }
-        }
-        Ok(())
-    }
-
     /// Rejects a creation in a namespace that does not exist, or is being deleted.
     pub(super) fn admit_to_namespace(&self, place: &ObjectRef<'_>, name: &str) -> Result<(), ApiError> {
         let Some(namespace) = place.namespace.filter(|_| place.kind.def.namespaced) else { return Ok(()) };
@@ -74,4 +51,28 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+/// Sets the namespace of an object to that of the request, and rejects an object that names
+/// another.
+pub(super) fn settle_namespace(place: &ObjectRef<'_>, object: &mut Value) -> Result<(), ApiError> {
+    let said = text(object, "/metadata/namespace").to_owned();
+    let metadata = metadata_mut(object);
+    match place.namespace {
+        Some(namespace) if said.is_empty() => {
+            metadata.insert("namespace".to_owned(), namespace.into());
+        }
+        Some(namespace) if said == namespace => {}
+        // kube-apiserver removes the namespace from cluster-scoped objects instead of rejecting
+        // them (k8s.io/apiserver v0.36.4 pkg/registry/rest/meta.go).
+        None => {
+            metadata.remove("namespace");
+        }
+        Some(_) => {
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+    }
+    Ok(())
 }

@@ -4,13 +4,17 @@ use bytes::Bytes;
 use dogwatch_core::Reason;
 use serde_json::{Value, json};
 
+use super::commit::Attempt;
 use super::decode::{
     AFTER_MUTATION, check_custom_kind, check_strict, check_type, dedup_owner_references, settle,
 };
-use super::pipeline::{Owning, metadata_mut};
+use super::namespaces::settle_namespace;
+use super::object_fields::metadata_mut;
+use super::own::with_conversions;
 use super::place::MODIFIED;
 use super::preconditions::{check_name, check_version};
-use super::update::{ATTEMPTS, Attempt};
+use super::update::ATTEMPTS;
+use super::write::{Owning, Write};
 use super::{Cluster, FieldValidation, ObjectRef, WriteOutcome, Writer};
 use crate::ApiError;
 use crate::builtin;
@@ -81,7 +85,7 @@ impl Cluster {
             let warnings = settle_patched(place, &patch, &mut new, writer)?;
             check_patched(place, &new)?;
             check_version(place, text(&new, "/metadata/resourceVersion"), &current, false)?;
-            match self.attempt(place, &current, &old, new, writer, Owning::Track).await? {
+            match Write::change(self, place, (&current, &old), new, writer).attempt().await? {
                 Attempt::Done(mut written) => {
                     written.warnings.splice(0..0, warnings);
                     return Ok(written);
@@ -125,7 +129,7 @@ impl Cluster {
             let apply = |target: &ownership::Target<'_>| {
                 ownership::apply(old.as_ref(), &applied, target, &owner, force)
             };
-            let mut new = self.with_conversions(place, apply).await??;
+            let mut new = with_conversions(self, place, apply).await??;
             match kind.custom_version() {
                 Some(version) => custom::object::decode_applied(&mut new, version),
                 None => settle(kind, new.to_string().as_bytes(), &mut new).map(drop),
@@ -144,9 +148,10 @@ impl Cluster {
                     );
                     return Err(kind.conflict(place.name, &why));
                 }
-                Self::settle_namespace(place, &mut new)?;
+                settle_namespace(place, &mut new)?;
                 metadata_mut(&mut new).remove("resourceVersion");
-                match self.make(place, new, writer, Owning::Settled).await {
+                let write = Write::creation(self, place, new, writer).owning(Owning::Settled);
+                match write.create().await {
                     // Created by another request meanwhile.
                     Err(refusal)
                         if refusal.0.is_already_exists() && self.get(kind, &place.key()?).is_some() =>
@@ -158,7 +163,8 @@ impl Cluster {
             };
             check_patched(place, &new)?;
             check_version(place, text(&new, "/metadata/resourceVersion"), &current, false)?;
-            match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
+            let write = Write::change(self, place, (&current, &old), new, writer).owning(Owning::Settled);
+            match write.attempt().await? {
                 Attempt::Done(written) => return Ok(with_warnings(written)),
                 Attempt::Again => {}
             }

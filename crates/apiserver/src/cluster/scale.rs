@@ -3,12 +3,14 @@
 use serde_json::Value;
 
 use super::admission_webhooks::AdmissionAttributes;
+use super::commit::Attempt;
 use super::decode::check_strict;
+use super::object_fields::{metadata_mut, object_mut};
 use super::patch::{decode_applied, decode_patch};
-use super::pipeline::{Owning, metadata_mut, object_mut};
 use super::place::MODIFIED;
 use super::preconditions::{check_stored, check_version};
-use super::update::{ATTEMPTS, Attempt};
+use super::update::ATTEMPTS;
+use super::write::{Owning, Write};
 use super::{Cluster, ObjectRef, PatchBody, ResponseObject, WriteOutcome, Writer};
 use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom::scale::{self, ScalePaths};
@@ -109,7 +111,8 @@ impl Cluster {
             let after = finished(kind, &new, scale::scale_of(&new, &paths)?);
             let asked = AdmissionAttributes::update(place, &before, writer);
             warnings.extend(self.approve(&asked, Some(&after)).await?);
-            match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
+            let write = Write::change(self, place, (&current, &old), new, writer).owning(Owning::Settled);
+            match write.attempt().await? {
                 Attempt::Again => {}
                 Attempt::Done(written) => {
                     let object = match written.object {

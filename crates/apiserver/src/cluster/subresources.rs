@@ -7,12 +7,14 @@ use std::sync::Arc;
 use dogwatch_core::Reason;
 use serde_json::{Value, json};
 
+use super::commit::Attempt;
 use super::delete::check_preconditions;
-use super::pipeline::{Owning, metadata_mut, object_mut};
+use super::object_fields::{metadata_mut, object_mut};
 use super::place::MODIFIED;
 use super::preconditions::check_stored;
 use super::selector::selects;
-use super::update::{ATTEMPTS, Attempt};
+use super::update::ATTEMPTS;
+use super::write::{Owning, Write};
 use super::{Cluster, DeleteOptions, ObjectRef, Propagation, ResponseObject, WriteOutcome, Writer};
 use crate::ApiError;
 use crate::kinds::json_access::{at, entries, items, number, text};
@@ -183,7 +185,8 @@ impl Cluster {
                 json!({ "type": "PodScheduled", "status": "True", "lastProbeTime": null,
                 "lastTransitionTime": self.source.stamp() }),
             );
-            match self.attempt(&pod_place, &current, &old, new, writer, Owning::Settled).await? {
+            let write = Write::change(self, &pod_place, (&current, &old), new, writer);
+            match write.owning(Owning::Settled).attempt().await? {
                 Attempt::Done(_) => return Ok(WriteOutcome::value(success(), true)),
                 Attempt::Again => {}
             }
@@ -274,7 +277,8 @@ impl Cluster {
             let old = place.kind.show(&current);
             let mut new = old.clone();
             set_condition(&mut new, condition.clone());
-            match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
+            let write = Write::change(self, place, (&current, &old), new, writer);
+            match write.owning(Owning::Settled).attempt().await? {
                 Attempt::Done(written) => {
                     let object = written.object.to_value(place.kind);
                     return Ok(text(&object, "/metadata/resourceVersion").to_owned());

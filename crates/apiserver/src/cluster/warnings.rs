@@ -1,16 +1,16 @@
-//! Warnings about objects that are stored and have no effect here although they have one in
-//! kube-apiserver: this server does not evaluate CEL.
+//! Warnings for the writer of an object: those of kube-apiserver, and those about objects that are
+//! stored and have no effect here, because this server does not evaluate CEL.
 //!
-//! The warning is part of the response to the write that would make kube-apiserver enforce
-//! something new. Without it, a test of a policy that denies nothing would look like a test of a
-//! policy that works.
+//! Of the second sort is the response to a write that would make kube-apiserver enforce something
+//! new. Without the warning, a test of a policy that denies nothing would look like a test of a policy
+//! that works.
 
 use serde_json::Value;
 
 use super::Cluster;
-use super::pipeline;
+use crate::custom;
 use crate::kinds::json_access::{at, entries, items, text};
-use crate::kinds::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
+use crate::kinds::{DEFINITION, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use crate::registry::Kind;
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -18,8 +18,8 @@ const GROUP: &str = "admissionregistration.k8s.io";
 impl Cluster {
     /// Returns the warnings for the writer of an object; `old` is its former state, if it had one.
     pub(super) fn warnings(&self, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
-        let mut warnings = pipeline::warnings(kind, object, old);
-        if pipeline::is_definition(kind) {
+        let mut warnings = of_kind(kind, object, old);
+        if kind.is(&DEFINITION) {
             warnings.extend(unevaluated_rules(object, old));
         } else if kind.rules.counterpart.is_some() {
             warnings.extend(self.unenforced_policy(kind, object, old));
@@ -50,6 +50,17 @@ impl Cluster {
                 kind.def.kind
             )
         })
+    }
+}
+
+/// Returns the warnings that kube-apiserver has too.
+fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
+    if kind.is(&DEFINITION) {
+        custom::check::format_warnings(object, old)
+    } else if kind.custom_version().is_some() {
+        crate::kinds::warnings::custom(object, old)
+    } else {
+        crate::kinds::warnings::builtin(kind.rules, object, old)
     }
 }
 

@@ -1,0 +1,105 @@
+//! The last stage of a write: stores the object, unless another write was faster.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::WriteOutcome;
+use super::preconditions::check_key;
+use super::write::{Base, Write};
+use crate::ApiError;
+use crate::kinds::NAMESPACE;
+use crate::kinds::json_access::{at, items, number, text};
+use crate::registry::Kind;
+use crate::store::Expect;
+
+/// The outcome of an attempt to store a change.
+#[derive(Debug)]
+pub(super) enum Attempt {
+    /// The change is stored, or nothing had to be stored.
+    Done(WriteOutcome),
+    /// Another write was first: retry on the new state.
+    Again,
+}
+
+impl Write<'_> {
+    /// Stores a new object.
+    ///
+    /// # Errors
+    /// 409 if there is an object of its name.
+    pub(super) async fn commit_new(self) -> Result<WriteOutcome, ApiError> {
+        let (cluster, place, kind) = (self.cluster, self.place, self.place.kind);
+        let name = text(&self.new, "/metadata/name");
+        let key = place.key_of(name)?;
+        let exists = |current: &Value| {
+            let mut refusal = ApiError::already_exists(&kind.def.group, &kind.def.plural, name);
+            if at(current, "/metadata/deletionTimestamp").is_some() {
+                refusal.0.message = format!("object is being deleted: {}", refusal.0.message);
+            }
+            refusal
+        };
+        if self.writer.dry_run {
+            if let Some(current) = cluster.get(kind, &key) {
+                return Err(exists(&current.to_value()));
+            }
+            return Ok(self.outcome(|new| WriteOutcome::value(new, true)));
+        }
+        let draft = cluster.draft(kind, &self.new).await?;
+        cluster.check_defined(kind)?;
+        // Webhooks may have taken their time: the namespace may be gone since the first check, and
+        // nothing would delete an object in it.
+        cluster.admit_to_namespace(place, name)?;
+        check_key(&draft, &key)?;
+        match cluster.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
+            Ok(stored) => {
+                cluster.definitions_changed(kind).await;
+                Ok(self.outcome(|_| WriteOutcome::stored(stored, true)))
+            }
+            Err(lost) => Err(exists(&lost.current.map(|it| it.to_value()).unwrap_or_default())),
+        }
+    }
+
+    /// Stores the new state of an object, or removes it if nothing holds it any more. A state that
+    /// is equal to the stored one is not stored again.
+    ///
+    /// # Errors
+    /// 404 if the definition of a custom object is gone.
+    pub(super) async fn commit_change(self, base: Base<'_>) -> Result<Attempt, ApiError> {
+        let (cluster, kind) = (self.cluster, self.place.kind);
+        let draft = cluster.draft(kind, &self.new).await?;
+        cluster.check_defined(kind)?;
+        check_key(&draft, base.stored.key())?;
+        // The last finalizer is gone, or the grace period is over.
+        let is_removed = is_to_be_removed(kind, &self.new);
+        if draft.says_what(base.stored) && !is_removed {
+            return Ok(Attempt::Done(self.outcome(|_| WriteOutcome::stored(Arc::clone(base.stored), false))));
+        }
+        if self.writer.dry_run {
+            return Ok(Attempt::Done(self.outcome(|new| WriteOutcome::value(new, false))));
+        }
+        let (expect, key) = (Expect::At(base.stored.version()), base.stored.key());
+        let draft = Some(draft).filter(|_| !is_removed);
+        let Ok(stored) = cluster.storage.commit(&kind.collection, key, expect, draft).await else {
+            return Ok(Attempt::Again);
+        };
+        cluster.definitions_changed(kind).await;
+        Ok(Attempt::Done(self.outcome(|new| match is_removed {
+            true => WriteOutcome::value(new, false),
+            false => WriteOutcome::stored(stored, false),
+        })))
+    }
+
+    /// Returns the outcome that `make` creates from the object, with the warnings.
+    fn outcome(self, make: impl FnOnce(Value) -> WriteOutcome) -> WriteOutcome {
+        WriteOutcome { warnings: self.warnings, ..make(self.new) }
+    }
+}
+
+/// Returns true if a state of an object means that it is to be removed: it is being deleted and
+/// nothing holds it any more.
+pub(super) fn is_to_be_removed(kind: &Kind, object: &Value) -> bool {
+    at(object, "/metadata/deletionTimestamp").is_some()
+        && items(object, "/metadata/finalizers").is_empty()
+        && number(object, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
+        && (!kind.is(&NAMESPACE) || items(object, "/spec/finalizers").is_empty())
+}

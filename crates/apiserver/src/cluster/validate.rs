@@ -1,0 +1,102 @@
+//! The fifth stage of a write: rejects an object that breaks the rules of its kind.
+
+use super::write::Write;
+use crate::custom;
+use crate::kinds::core::pod;
+use crate::kinds::json_access::text;
+use crate::kinds::signing;
+use crate::kinds::validate;
+use crate::kinds::{DEFINITION, SIGNING_REQUEST};
+use crate::ownership;
+use crate::{ApiError, FieldErrors};
+
+impl Write<'_> {
+    /// Validates an object that is prepared.
+    ///
+    /// # Errors
+    /// 422 with all problems.
+    pub(super) fn validate(&mut self) -> Result<(), ApiError> {
+        let kind = self.place.kind;
+        let is_custom = kind.custom_version().is_some();
+        let problems = if is_custom { self.problems_of_custom() } else { self.problems_of_builtin() };
+        if !problems.is_empty() {
+            let name = if self.base.is_some() { self.place.name } else { text(&self.new, "/metadata/name") };
+            return Err(kind.invalid(name, &problems));
+        }
+        if is_custom {
+            custom::object::settle_numbers(&mut self.new);
+        }
+        if let Some(base) = self.base {
+            ownership::keep_times_if_unchanged(base.object, &mut self.new);
+        }
+        Ok(())
+    }
+
+    fn problems_of_custom(&self) -> FieldErrors {
+        let (kind, new) = (self.place.kind, &self.new);
+        let Some(version) = kind.custom_version() else { return FieldErrors::default() };
+        let common = || validate::metadata::common(kind.traits.name, kind.def.namespaced, new);
+        match (self.base, self.place.part) {
+            (None, _) => {
+                let mut problems = common();
+                problems.append(custom::object::validate_create(new, version));
+                problems
+            }
+            (Some(base), "status") => {
+                let mut problems = validate::metadata::update_common(new, base.object);
+                problems.append(custom::object::validate_status(new, base.object, version));
+                problems
+            }
+            (Some(base), _) => {
+                let mut problems = common();
+                problems.append(validate::metadata::update_common(new, base.object));
+                problems.append(custom::object::validate_update(new, base.object, version));
+                problems
+            }
+        }
+    }
+
+    fn problems_of_builtin(&self) -> FieldErrors {
+        let (kind, new) = (self.place.kind, &self.new);
+        let Some(base) = self.base else {
+            let mut problems = validate::create(kind.rules, kind.def.namespaced, new);
+            if kind.is(&DEFINITION) {
+                let more = custom::check::check_create(new);
+                let more: Vec<_> = more.into_iter().filter(|it| !problems.contains(it)).collect();
+                problems.extend(more);
+            }
+            return problems;
+        };
+        let old = base.object;
+        match self.place.part {
+            "status" | "eviction" => {
+                let mut problems = validate::update_status(kind.rules, new, old);
+                if kind.is(&SIGNING_REQUEST) {
+                    problems.append(signing::problems(new, old, false));
+                }
+                problems
+            }
+            "finalize" => {
+                let mut problems = validate::metadata::namespace_finalizers(new);
+                problems.append(validate::metadata::update_common(new, old));
+                problems
+            }
+            // Binding is the only way to set `spec.nodeName`, so the validation of updates is
+            // skipped.
+            "binding" => validate::metadata::update_common(new, old),
+            "approval" => {
+                let mut problems = signing::problems(new, old, true);
+                problems.append(validate::metadata::update_common(new, old));
+                problems
+            }
+            part @ ("ephemeralcontainers" | "resize") => pod::update_part(part, new, old),
+            _ => {
+                let mut problems = validate::update(kind.rules, new, old);
+                if kind.is(&DEFINITION) {
+                    problems.append(custom::check::check_update(new, old));
+                }
+                problems
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! A write of one object on its way from the request to the storage.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Cluster, ObjectRef, Writer};
+use crate::store::Encoded;
+
+/// A write of one object. `pipeline.rs` lists the stages that it goes through; each is a method in a
+/// file of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Write<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) place: &'a ObjectRef<'a>,
+    pub(super) writer: &'a Writer,
+    pub(super) owning: Owning,
+    /// The state that is changed; `None` for a creation.
+    pub(super) base: Option<Base<'a>>,
+    /// The object as the stages so far have made it, in the version of the request.
+    pub(super) new: Value,
+    /// The warnings for the client so far.
+    pub(super) warnings: Vec<String>,
+}
+
+/// The stored state that a write changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Base<'a> {
+    pub(super) stored: &'a Arc<Encoded>,
+    /// The stored object in the version of the request.
+    pub(super) object: &'a Value,
+}
+
+/// The way in which `managedFields` are updated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owning {
+    /// The write owns the fields that it changes.
+    Track,
+    /// An apply has updated them already.
+    Settled,
+}
+
+impl<'a> Write<'a> {
+    /// Returns the creation of an object.
+    pub(super) fn creation(
+        cluster: &'a Cluster,
+        place: &'a ObjectRef<'a>,
+        object: Value,
+        writer: &'a Writer,
+    ) -> Self {
+        let (owning, base, warnings) = (Owning::Track, None, Vec::new());
+        Self { cluster, place, writer, owning, base, new: object, warnings }
+    }
+
+    /// Returns the change of a stored object, or of a subresource, to the state `new`. `old` is the
+    /// stored object in the version of the request.
+    pub(super) fn change(
+        cluster: &'a Cluster,
+        place: &'a ObjectRef<'a>,
+        (stored, old): (&'a Arc<Encoded>, &'a Value),
+        new: Value,
+        writer: &'a Writer,
+    ) -> Self {
+        let (owning, base) = (Owning::Track, Some(Base { stored, object: old }));
+        Self { cluster, place, writer, owning, base, new, warnings: Vec::new() }
+    }
+
+    /// Sets the way in which `managedFields` are updated. Defaults to [`Owning::Track`].
+    pub(super) fn owning(mut self, owning: Owning) -> Self {
+        self.owning = owning;
+        self
+    }
+}
