@@ -46,8 +46,9 @@ impl Write<'_> {
         }
         let draft = cluster.draft(kind, &self.new).await?;
         cluster.check_defined(kind)?;
-        // Webhooks may have taken their time: the namespace may be gone since the first check, and
-        // nothing would delete an object in it.
+        // Webhooks may have taken their time: the definition or the namespace may be gone since the
+        // first checks, and nothing would delete an object in them.
+        cluster.check_accepts_new(kind, name)?;
         cluster.admit_to_namespace(place, name)?;
         check_key(&draft, &key)?;
         match cluster.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
@@ -82,7 +83,10 @@ impl Write<'_> {
         let Ok(stored) = cluster.storage.commit(&kind.collection, key, expect, draft).await else {
             return Ok(Attempt::Again);
         };
-        cluster.definitions_changed(kind).await;
+        match is_removed {
+            true => cluster.removed(kind, base.stored).await,
+            false => cluster.definitions_changed(kind).await,
+        }
         Ok(Attempt::Done(self.outcome(|new| match is_removed {
             true => WriteOutcome::value(new, false),
             false => WriteOutcome::stored(stored, false),

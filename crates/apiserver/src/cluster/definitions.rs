@@ -61,6 +61,20 @@ impl Cluster {
         Ok(())
     }
 
+    /// Rejects a new object of a custom kind whose definition is being deleted: nothing would delete
+    /// it before its collection is removed.
+    ///
+    /// # Errors
+    /// 403, as `forbidCreateAdmission` in k8s.io/apiextensions-apiserver v0.36.4
+    /// pkg/apiserver/customresource_handler.go.
+    pub(super) fn check_accepts_new(&self, kind: &Kind, name: &str) -> Result<(), ApiError> {
+        if kind.def.custom && self.catalog().definition_of(kind).is_some_and(|it| it.is_terminating()) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(ApiError::forbidden(&kind.def.group, &kind.def.plural, name, why));
+        }
+        Ok(())
+    }
+
     /// Updates the served kinds from the stored definitions. Calls are serialised, so that an older
     /// read never overwrites a newer one. Cheap if nothing has changed; only changed definitions
     /// are compiled.

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
 use super::admission_webhooks::AdmissionAttributes;
@@ -17,7 +18,7 @@ use crate::custom::{definition, names};
 use crate::kinds::json_access::{at, items, number, text};
 use crate::kinds::{DEFINITION, NAMESPACE, SERVICE};
 use crate::registry::Kind;
-use crate::store::{Encoded, Expect};
+use crate::store::{Encoded, Expect, Pending};
 use crate::time;
 
 const FOREGROUND: &str = "foregroundDeletion";
@@ -134,10 +135,12 @@ impl Cluster {
         options: &DeleteOptions,
         writer: &Writer,
     ) -> Result<Deleted, ApiError> {
+        refuse_system_class(place)?;
         self.delete_as(place, options, writer, Admission::Review).await
     }
 
-    /// Deletes an object like [`Self::delete`], with or without admission webhooks.
+    /// Deletes an object like [`Self::delete`], with or without admission webhooks. Deletes priority
+    /// classes of the system too, as a deletion of all classes does in kube-apiserver.
     ///
     /// # Errors
     /// Those of [`Self::delete`].
@@ -205,10 +208,7 @@ impl Cluster {
             }
             let expect = Expect::At(current.version());
             if let Ok(last) = self.storage.commit(&kind.collection, current.key(), expect, None).await {
-                if kind.is(&SERVICE) {
-                    self.settle_addresses(current.uid(), Some(current.key()));
-                }
-                self.definitions_changed(kind).await;
+                self.removed(kind, &current).await;
                 return Ok(self.gone(kind, &current, ResponseObject::Stored(last), &warnings));
             }
         }
@@ -227,12 +227,40 @@ impl Cluster {
         writer: &Writer,
     ) -> Result<(), ApiError> {
         for object in listed {
-            match self.delete(&ObjectRef::of(kind, object.key()), options, writer).await {
+            let place = ObjectRef::of(kind, object.key());
+            match self.delete_as(&place, options, writer, Admission::Review).await {
                 Err(refusal) if !refusal.0.is_not_found() => return Err(refusal),
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Does what the removal of an object entails: releases the addresses of a service and deletes
+    /// its Endpoints, and updates the served kinds.
+    pub(super) async fn removed(&self, kind: &Kind, last: &Encoded) {
+        if kind.is(&SERVICE) {
+            self.settle_addresses(last.uid(), Some(last.key()));
+            self.delete_endpoints(last.key()).await;
+        }
+        self.definitions_changed(kind).await;
+    }
+
+    /// Deletes the Endpoints of a service, so that a new service of its name does not begin with the
+    /// old addresses (`afterDelete` in k8s.io/kubernetes v1.36.4
+    /// pkg/registry/core/service/storage/storage.go).
+    fn delete_endpoints<'a>(&'a self, service: &'a ObjectKey) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let Some(kind) = self.catalog().kind("", "v1", "endpoints") else { return };
+            let (place, options) = (ObjectRef::of(&kind, service), DeleteOptions::default());
+            let writer = Writer::server("kube-apiserver");
+            match self.delete_as(&place, &options, &writer, Admission::Skip).await {
+                Err(refusal) if !refusal.0.is_not_found() => {
+                    tracing::warn!(%service, %refusal, "cannot delete the Endpoints of a service");
+                }
+                _ => {}
+            }
+        })
     }
 
     /// Stores a state that marks the object as being deleted. Returns `None` on a conflict with
@@ -274,8 +302,10 @@ impl Cluster {
 
     /// Decides the next step of the deletion of an object. Works on the stored form.
     fn next_step(&self, kind: &Kind, stored: &Value, options: &DeleteOptions) -> DeletionStep {
-        if kind.is(&NAMESPACE) {
-            return self.next_step_for_namespace(stored);
+        if kind.is(&NAMESPACE)
+            && let Some(step) = self.step_of_namespace(stored, options)
+        {
+            return step;
         }
         if kind.is(&DEFINITION) && at(stored, "/metadata/deletionTimestamp").is_none() {
             let mut object = stored.clone();
@@ -317,16 +347,30 @@ impl Cluster {
         }
     }
 
-    fn next_step_for_namespace(&self, stored: &Value) -> DeletionStep {
+    /// Decides the next step of the deletion of a namespace. Returns `None` if it is deleted like any
+    /// other object, since it is empty.
+    ///
+    /// Mirrors `REST.Delete` in k8s.io/kubernetes v1.36.4
+    /// pkg/registry/core/namespace/storage/storage.go.
+    fn step_of_namespace(&self, stored: &Value, options: &DeleteOptions) -> Option<DeletionStep> {
         if at(stored, "/metadata/deletionTimestamp").is_some() {
-            let done = items(stored, "/spec/finalizers").is_empty()
-                && items(stored, "/metadata/finalizers").is_empty();
-            return if done { DeletionStep::Remove } else { DeletionStep::Wait };
+            let is_empty = items(stored, "/spec/finalizers").is_empty();
+            return (!is_empty).then_some(DeletionStep::Wait);
         }
         let mut object = stored.clone();
+        let before = items(stored, "/metadata/finalizers");
+        let wanted = |name: &str, orphans: bool, policy: Propagation| match options.orphan_dependents {
+            Some(orphan) => orphan == orphans,
+            None => options.propagation.map_or_else(|| before.iter().any(|it| it == name), |it| it == policy),
+        };
+        let added = [(ORPHAN, true, Propagation::Orphan), (FOREGROUND, false, Propagation::Foreground)];
+        let added = added.into_iter().filter(|(name, orphans, policy)| wanted(name, *orphans, *policy));
+        let others = before.iter().filter(|it| *it != FOREGROUND && *it != ORPHAN).cloned();
+        let finalizers: Vec<Value> = others.chain(added.map(|(name, ..)| name.into())).collect();
+        set_finalizers(&mut object, &finalizers);
         metadata_mut(&mut object).insert("deletionTimestamp".to_owned(), self.source.stamp().into());
         object_mut(&mut object, "status").insert("phase".to_owned(), "Terminating".into());
-        DeletionStep::Mark { object, then_remove: false }
+        Some(DeletionStep::Mark { object, then_remove: false })
     }
 
     /// Sets the deletion timestamp of an object to `grace` seconds from now.
@@ -351,6 +395,17 @@ impl Cluster {
         metadata.insert("deletionTimestamp".to_owned(), time::stamp(end).into());
         metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
     }
+}
+
+/// Rejects the deletion of a priority class that pods of the system need.
+fn refuse_system_class(place: &ObjectRef<'_>) -> Result<(), ApiError> {
+    let def = &place.kind.def;
+    let is_class = (def.group.as_str(), def.plural.as_str()) == ("scheduling.k8s.io", "priorityclasses");
+    if is_class && matches!(place.name, "system-node-critical" | "system-cluster-critical") {
+        let why = "this is a system priority class and cannot be deleted";
+        return Err(ApiError::forbidden(&def.group, &def.plural, place.name, why));
+    }
+    Ok(())
 }
 
 /// Returns the grace period of a deletion; `None` for kinds without graceful deletion.

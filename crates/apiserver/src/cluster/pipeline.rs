@@ -26,7 +26,9 @@ impl Write<'_> {
     /// # Errors
     /// The error of the first stage that rejects it.
     pub(super) async fn create(mut self) -> Result<WriteOutcome, ApiError> {
-        self.cluster.admit_to_namespace(self.place, text(&self.new, "/metadata/name"))?;
+        let name = text(&self.new, "/metadata/name");
+        self.cluster.check_accepts_new(self.place.kind, name)?;
+        self.cluster.admit_to_namespace(self.place, name)?;
         let version = self.remove_system_fields();
         self.own().await;
         self.mutate().await?;

@@ -53,11 +53,6 @@ impl ParsedRequest {
         });
         if kind.def.custom {
             custom(&kind, target, verb)?;
-            let terminates = || catalog.definition_of(&kind).is_some_and(|it| it.is_terminating());
-            if verb == Some(Verb::Create) && terminates() {
-                let message = "create not allowed while custom resource definition is terminating";
-                return Err(not_supported(&kind, message));
-            }
         } else {
             builtin(&kind, target, method, verb)?;
         }

@@ -290,6 +290,28 @@ async fn foreground_deletion_of_a_chain_starts_at_its_end() {
     assert_eq!(order, ["g3", "g2", "g1", "g0"]);
 }
 
+/// Regression test: the policy of the deletion of a namespace had no effect.
+#[tokio::test(start_paused = true)]
+async fn dependents_of_a_namespace_are_orphaned_or_deleted_first_if_the_deletion_says_so() {
+    let it = start().await;
+    for (name, policy) in [("a", Propagation::Orphan), ("b", Propagation::Foreground)] {
+        let owned = owner(&it.add(namespace(name)).await, true);
+        let held = finalized(map("default", name, &[owned]));
+        it.add(held).await;
+        it.delete(NAMESPACES, name, Some(policy)).await;
+    }
+    it.until_gone(NAMESPACES, "a").await;
+    it.advance(Duration::from_secs(60)).await;
+    let orphan = it.until_one(MAPS, "default/a", |_| true).await;
+    assert_eq!(orphan["metadata"].get("ownerReferences"), None);
+    assert_eq!(orphan["metadata"].get("deletionTimestamp"), None);
+    let waiting = it.until_one(NAMESPACES, "b", |_| true).await;
+    assert_eq!(waiting["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    it.change(MAPS, "default/b", "", release).await;
+    it.until_gone(NAMESPACES, "b").await;
+    it.until_gone(MAPS, "default/b").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn orphaned_dependents_stay_and_lose_their_owner_reference() {
     let it = start().await;

@@ -260,6 +260,42 @@ async fn static_and_windows_pods_cannot_be_resized() {
 }
 
 #[tokio::test]
+async fn the_endpoints_of_a_deleted_service_are_deleted() {
+    let server = Server::start().await;
+    let path = |plural: &str, name: &str| format!("/api/v1/namespaces/default/{plural}{name}");
+    for finalizers in [json!([]), json!(["example.com/hold"])] {
+        let endpoints = json!({ "metadata": { "name": "s" },
+            "subsets": [{ "addresses": [{ "ip": "192.0.2.1" }], "ports": [{ "port": 80 }] }] });
+        assert_eq!(server.post(&path("endpoints", ""), endpoints).await.code, 201);
+        let service = json!({ "metadata": { "name": "s", "finalizers": finalizers },
+            "spec": { "ports": [{ "port": 80 }] } });
+        assert_eq!(server.post(&path("services", ""), service).await.code, 201);
+        let dry = format!("{}?dryRun=All", path("services", "/s"));
+        assert_eq!(server.delete(&dry).await.code, 200);
+        assert_eq!(server.delete(&path("services", "/s")).await.code, 200);
+        if finalizers != json!([]) {
+            assert_eq!(server.get(&path("endpoints", "/s")).await.code, 200, "the service exists");
+            let freed = json!({ "metadata": { "finalizers": null } });
+            assert_eq!(server.merge(&path("services", "/s"), freed).await.code, 200);
+        }
+        assert_eq!(server.get(&path("services", "/s")).await.code, 404);
+        assert_eq!(server.get(&path("endpoints", "/s")).await.code, 404);
+    }
+}
+
+#[tokio::test]
+async fn the_priority_classes_of_the_system_cannot_be_deleted_by_name() {
+    let server = Server::start().await;
+    let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    for name in ["system-node-critical", "system-cluster-critical"] {
+        let why = "this is a system priority class and cannot be deleted";
+        let message = format!("priorityclasses.scheduling.k8s.io {name:?} is forbidden: {why}");
+        assert_eq!(server.delete(&format!("{path}/{name}")).await.error(), (403, message));
+    }
+    assert_eq!(server.delete(path).await.code, 200, "as in kube-apiserver");
+}
+
+#[tokio::test]
 async fn a_service_loses_the_load_balancer_that_its_type_no_longer_has() {
     let server = Server::start().await;
     let path = "/api/v1/namespaces/default/services";

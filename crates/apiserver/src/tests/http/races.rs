@@ -110,7 +110,14 @@ async fn nothing_is_created_while_its_definition_is_terminating() {
     assert_eq!(server.send("DELETE", &definition_path, &[], "").await.code, 200);
     let rejected = server.post(widgets, widget("b")).await;
     let why = "create not allowed while custom resource definition is terminating";
-    assert_eq!(rejected.error(), (405, why.to_owned()));
+    let forbidden = |name: &str| (403, format!("widgets.example.com {name:?} is forbidden: {why}"));
+    assert_eq!(rejected.error(), forbidden("b"));
+    let mut applied = widget("c");
+    applied["apiVersion"] = "example.com/v1".into();
+    applied["kind"] = "Widget".into();
+    let apply = ("content-type", "application/apply-patch+yaml");
+    let path = format!("{widgets}/c?fieldManager=m");
+    assert_eq!(server.send("PATCH", &path, &[apply], &applied.to_string()).await.error(), forbidden("c"));
     let details = &rejected.json()["details"];
     assert_eq!((&details["group"], &details["kind"]), (&json!("example.com"), &json!("widgets")));
     let labels = json!({ "metadata": { "labels": { "x": "y" } } });
