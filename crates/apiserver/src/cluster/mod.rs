@@ -47,6 +47,8 @@ mod scale;
 mod delete;
 mod tokens;
 mod reviews;
+mod binding;
+mod eviction;
 mod subresources;
 mod definitions;
 mod fork;
