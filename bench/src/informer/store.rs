@@ -232,7 +232,7 @@ fn relist(writer: &mut StoreWriter<Pod>, store: &Store<Pod>, size: usize) -> f64
         let snapshot = store.snapshot();
         let items: Vec<_> =
             snapshot.iter().map(|it| Delta::Item(Pod { metadata: it.metadata.clone() })).collect();
-        let end = Delta::End { version: snapshot.version().clone(), unreadable: Vec::new() };
+        let end = Delta::End { version: snapshot.version().clone(), undecodable: Vec::new() };
         drop(snapshot);
         let start = ThreadTime::now();
         writer.apply([Delta::Begin].into_iter().chain(items).chain([end]), &mut changes);
@@ -245,7 +245,7 @@ fn relist(writer: &mut StoreWriter<Pod>, store: &Store<Pod>, size: usize) -> f64
 fn fill(writer: &mut StoreWriter<Pod>, size: usize, namespace: impl Fn(usize) -> String) -> u64 {
     let version = size as u64;
     let items = (0..size).map(|it| Delta::Item(pod(&namespace(it), it, it as u64 + 1)));
-    let end = Delta::End { version: version.to_string().into(), unreadable: Vec::new() };
+    let end = Delta::End { version: version.to_string().into(), undecodable: Vec::new() };
     writer.apply([Delta::Begin].into_iter().chain(items).chain([end]), &mut Vec::new());
     version
 }

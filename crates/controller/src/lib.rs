@@ -65,7 +65,7 @@
 //! | `reconcile.TerminalError` | [`Terminal`], in the source chain of your error |
 //! | `For`, `Owns`, `Watches` + `EnqueueRequestsFromMapFunc` | [`Controller::of`], [`ControllerBuilder::owns`], [`ControllerBuilder::watches`] |
 //! | `source.Channel` | [`ControllerBuilder::reconcile_on`] |
-//! | `reconcile.TypedRequest` | [`Controller::keyed`] |
+//! | `reconcile.TypedRequest` | [`Controller::with_keys`] |
 //! | `predicate.*`, `And`, `Or`, `Not` | [`Predicate`], `and`, `or`, `!`; attached to a source with [`Watched::when`] |
 //! | `MaxConcurrentReconciles`, `RateLimiter` | [`ControllerBuilder::workers`], [`ControllerBuilder::limiter`] |
 //! | `ReconciliationTimeout`, `CacheSyncTimeout`, `NeedLeaderElection` | [`ControllerBuilder::reconcile_timeout`], [`sync_timeout`](ControllerBuilder::sync_timeout), [`without_leader_election`](ControllerBuilder::without_leader_election) |

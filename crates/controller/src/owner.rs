@@ -20,7 +20,7 @@ use kube_core::Resource;
 /// let mut secret = Secret::default();
 /// secret.metadata.namespace = Some("shop".to_owned());
 /// let owner = Owner::of(&map)?;
-/// assert!(owner.control(&mut secret)?, "the secret changed");
+/// assert!(owner.set_controller_reference(&mut secret)?, "the secret changed");
 /// assert!(owner.controls(&secret));
 /// # Ok::<(), dogwatch_controller::owner::OwnerError>(())
 /// ```
@@ -112,7 +112,7 @@ impl Owner {
     /// # Errors
     /// Returns an error if another object controls it, or if it is in another namespace than the
     /// owner; the object is then unchanged.
-    pub fn control(&self, object: &mut impl Resource) -> Result<bool, OwnerError> {
+    pub fn set_controller_reference(&self, object: &mut impl Resource) -> Result<bool, OwnerError> {
         if let Some(other) = controller_of(object).filter(|it| it.uid != self.reference.uid) {
             let (kind, name, uid) = (other.kind.clone(), other.name.clone(), other.uid.clone());
             return Err(OwnerError::AlreadyControlled { kind, name, uid });
@@ -131,7 +131,7 @@ impl Owner {
     /// # Errors
     /// Returns an error if the object is in another namespace than the owner; the object is then
     /// unchanged.
-    pub fn own(&self, object: &mut impl Resource) -> Result<bool, OwnerError> {
+    pub fn set_owner_reference(&self, object: &mut impl Resource) -> Result<bool, OwnerError> {
         if self.owns(object) {
             return Ok(false);
         }
@@ -139,7 +139,7 @@ impl Owner {
     }
 
     /// Removes the reference to this owner, controlling or not. Returns true if there was one.
-    pub fn disown(&self, object: &mut impl Resource) -> bool {
+    pub fn remove_owner_reference(&self, object: &mut impl Resource) -> bool {
         let Some(references) = &mut object.meta_mut().owner_references else { return false };
         let before = references.len();
         references.retain(|it| it.uid != self.reference.uid);
@@ -210,55 +210,65 @@ mod tests {
     #[test]
     fn an_object_has_at_most_one_controller_and_it_may_be_set_again() {
         let mut object = map("owned");
-        assert_eq!(owner("a").control(&mut object), Ok(true));
-        assert_eq!(owner("a").control(&mut object), Ok(false));
-        let refused = owner("b").control(&mut object).expect_err("a controls it");
+        assert_eq!(owner("a").set_controller_reference(&mut object), Ok(true));
+        assert_eq!(owner("a").set_controller_reference(&mut object), Ok(false));
+        let refused = owner("b").set_controller_reference(&mut object).expect_err("a controls it");
         assert_eq!(refused.to_string(), "the object is already controlled by ConfigMap a");
-        assert_eq!(owner("b").own(&mut object), Ok(true), "a second owner that does not control is allowed");
+        assert_eq!(
+            owner("b").set_owner_reference(&mut object),
+            Ok(true),
+            "a second owner that does not control is allowed"
+        );
         assert!(owner("a").controls(&object) && owner("b").owns(&object) && !owner("b").controls(&object));
         let reference = controller_of(&object).expect("a controller");
         assert_eq!((reference.api_version.as_str(), reference.block_owner_deletion), ("v1", Some(true)));
-        assert_eq!(owner("a").own(&mut object), Ok(false));
+        assert_eq!(owner("a").set_owner_reference(&mut object), Ok(false));
         assert!(owner("a").controls(&object), "`own` leaves the controller in place");
     }
 
     #[test]
     fn an_owner_may_become_the_controller() {
         let mut object = map("owned");
-        assert_eq!(owner("a").own(&mut object), Ok(true));
-        assert_eq!(owner("a").control(&mut object), Ok(true));
+        assert_eq!(owner("a").set_owner_reference(&mut object), Ok(true));
+        assert_eq!(owner("a").set_controller_reference(&mut object), Ok(true));
         assert_eq!(object.metadata.owner_references.as_ref().map(Vec::len), Some(1));
     }
 
     #[test]
     fn an_owner_of_the_same_name_with_another_uid_is_a_different_owner() {
         let mut object = map("owned");
-        owner("a").control(&mut object).expect("no controller yet");
+        owner("a").set_controller_reference(&mut object).expect("no controller yet");
         let mut again = map("a");
         again.metadata.uid = Some("other".to_owned());
         let again = Owner::of(&again).expect("it has a uid");
         assert!(!again.owns(&object));
-        assert!(matches!(again.control(&mut object), Err(OwnerError::AlreadyControlled { .. })));
+        assert!(matches!(
+            again.set_controller_reference(&mut object),
+            Err(OwnerError::AlreadyControlled { .. })
+        ));
     }
 
     #[test]
     fn owners_across_namespaces_are_rejected_and_cluster_scoped_owners_own_anywhere() {
         let mut elsewhere = ConfigMap { metadata: meta(Some("there"), "owned"), ..ConfigMap::default() };
-        let refused = owner("a").control(&mut elsewhere).expect_err("another namespace");
+        let refused = owner("a").set_controller_reference(&mut elsewhere).expect_err("another namespace");
         assert_eq!(refused.to_string(), "an owner in namespace here cannot own an object in there");
         let mut node = Node { metadata: meta(None, "node"), ..Node::default() };
-        let refused = owner("a").own(&mut node).expect_err("no namespace");
+        let refused = owner("a").set_owner_reference(&mut node).expect_err("no namespace");
         assert_eq!(refused.to_string(), "an owner in namespace here cannot own an object in no namespace");
-        assert_eq!(Owner::of(&node).expect("it has a uid").control(&mut elsewhere), Ok(true));
+        assert_eq!(
+            Owner::of(&node).expect("it has a uid").set_controller_reference(&mut elsewhere),
+            Ok(true)
+        );
     }
 
     #[test]
-    fn disown_removes_one_reference_and_returns_true_if_it_existed() {
+    fn removing_an_owner_removes_one_reference_and_returns_true_if_it_existed() {
         let mut object = map("owned");
-        assert!(!owner("a").disown(&mut object));
-        owner("a").control(&mut object).expect("no controller yet");
-        owner("b").own(&mut object).expect("no controller yet");
-        assert!(owner("a").disown(&mut object));
+        assert!(!owner("a").remove_owner_reference(&mut object));
+        owner("a").set_controller_reference(&mut object).expect("no controller yet");
+        owner("b").set_owner_reference(&mut object).expect("no controller yet");
+        assert!(owner("a").remove_owner_reference(&mut object));
         assert!(!owner("a").owns(&object) && owner("b").owns(&object));
     }
 
@@ -268,7 +278,10 @@ mod tests {
         let kind = ApiResource::erase::<Pod>(&());
         let dynamic = DynamicObject { metadata: meta(Some("here"), "a"), ..DynamicObject::new("a", &kind) };
         let mut object = map("owned");
-        assert_eq!(Owner::dynamic(&dynamic, &kind).expect("it has a uid").control(&mut object), Ok(true));
+        assert_eq!(
+            Owner::dynamic(&dynamic, &kind).expect("it has a uid").set_controller_reference(&mut object),
+            Ok(true)
+        );
         assert_eq!(controller_of(&object).map(|it| it.kind.as_str()), Some("Pod"));
     }
 }

@@ -20,7 +20,7 @@ use crate::action::{Action, BoxError};
 ///
 /// // Any type with the bounds is a key: here, a zone and a number.
 /// type Shard = (String, u32);
-/// let controller = Controller::keyed::<Shard>("shards")
+/// let controller = Controller::with_keys::<Shard>("shards")
 ///     .build(|_: Shard, _: Context| async { Ok::<_, BoxError>(Action::Done) });
 /// assert_eq!(controller.name(), "shards");
 /// ```

@@ -281,7 +281,7 @@ impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
     }
 
     fn holds(&self, object: &Written, key: Option<&K>) -> bool {
-        if self.store.is_unreadable(&object.key) {
+        if self.store.is_undecodable(&object.key) {
             return true;
         }
         let Some(held) = self.store.get(&object.key) else { return false };

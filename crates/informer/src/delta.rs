@@ -20,7 +20,7 @@ use dogwatch_core::{ObjectKey, ResourceVersion};
 ///
 /// # let mut map = ConfigMap::default();
 /// # map.metadata.name = Some("settings".to_owned());
-/// let end = Delta::End { version: ResourceVersion::new("7"), unreadable: Vec::new() };
+/// let end = Delta::End { version: ResourceVersion::new("7"), undecodable: Vec::new() };
 /// let mut writer = StoreWriter::new();
 /// let mut changes = Vec::new();
 /// writer.apply([Delta::Begin, Delta::Item(map)], &mut changes);
@@ -47,7 +47,7 @@ pub enum Delta<T> {
     /// Never occurs inside a list, where `End` carries this information. The known state of the
     /// object stays, marked as out of date until the object is decoded again or deleted. A
     /// `Bookmark` with the version follows.
-    Unreadable {
+    Undecodable {
         /// The key of the object.
         key: ObjectKey,
         /// The version that could not be decoded.
@@ -63,7 +63,7 @@ pub enum Delta<T> {
         /// The objects that exist but could not be decoded, each with the version of the
         /// undecodable state, which is unset if it is not known. They are not deleted: their known
         /// states stay, marked as out of date.
-        unreadable: Vec<(ObjectKey, ResourceVersion)>,
+        undecodable: Vec<(ObjectKey, ResourceVersion)>,
     },
     /// The list cannot be read to its end. Its items are discarded, and the known state stays.
     Abort,

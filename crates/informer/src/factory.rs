@@ -218,7 +218,7 @@ impl InformerFactory {
         let mut sources = namespaces.iter().map(|it| api.clone().in_namespace(it));
         // Not the namespace of the handle: the selection may ask for all.
         let first = sources.next().unwrap_or_else(|| api.clone().in_namespace(""));
-        let mut builder = sources.fold(SharedInformer::builder(first), InformerBuilder::also);
+        let mut builder = sources.fold(SharedInformer::builder(first), InformerBuilder::add_source);
         builder = builder.labels(selection.labels.unwrap_or_else(LabelSelector::everything));
         builder = builder.fields(selection.fields.unwrap_or_else(FieldSelector::everything));
         if let Some(selector) = selection.shard {

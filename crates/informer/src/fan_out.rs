@@ -38,7 +38,7 @@ impl<T> Drop for Slot<T> {
 pub(crate) struct NewSubscription<T> {
     slot: Slot<T>,
     resync_every: Option<Duration>,
-    again_after_relist: bool,
+    replay_after_relist: bool,
     /// The task that calls the handler; a stream has none.
     task: Option<BoxFuture<'static, ()>>,
 }
@@ -73,7 +73,7 @@ impl<T: Object> NewSubscription<T> {
         Self {
             slot: Slot(Arc::new(mailbox)),
             resync_every: options.resync_every.or(shared.resync_every),
-            again_after_relist: options.again_after_relist,
+            replay_after_relist: options.replay_after_relist,
             task: None,
         }
     }
@@ -109,7 +109,7 @@ pub(crate) struct FanOut<T> {
 #[derive(Debug)]
 struct Member<T> {
     slot: Slot<T>,
-    again_after_relist: bool,
+    replay_after_relist: bool,
     resync: Option<Resync>,
     /// True if a task of ours calls the handler; a stream is read by its owner.
     called: bool,
@@ -133,7 +133,7 @@ impl<T: Object> FanOut<T> {
     pub(crate) fn join(&mut self, subscription: NewSubscription<T>, there: Replay<T>) {
         while self.tasks.try_join_next().is_some() {}
         self.forget_removed();
-        let NewSubscription { slot, resync_every, again_after_relist, task } = subscription;
+        let NewSubscription { slot, resync_every, replay_after_relist, task } = subscription;
         let mailbox = &slot.0;
         if mailbox.is_removed() {
             return;
@@ -146,7 +146,7 @@ impl<T: Object> FanOut<T> {
             mailbox.initial_list_delivered();
         }
         let resync = resync_every.map(|every| Resync { every, next: instant_after(now, every) });
-        self.members.push(Member { slot, again_after_relist, resync, called: task.is_some() });
+        self.members.push(Member { slot, replay_after_relist, resync, called: task.is_some() });
         if let Some(task) = task {
             self.tasks.spawn(task);
         }
@@ -192,7 +192,7 @@ impl<T: Object> FanOut<T> {
 
     /// Returns true if a handler wants every object again after a list.
     pub(crate) fn asks_after_relists(&self) -> bool {
-        self.members.iter().any(|it| it.again_after_relist)
+        self.members.iter().any(|it| it.replay_after_relist)
     }
 
     /// Delivers everything again to the handlers that want it, after a list that was not the
@@ -201,7 +201,7 @@ impl<T: Object> FanOut<T> {
         self.forget_removed();
         if self.asks_after_relists() {
             self.deliver(everything(), |member, batch| {
-                if member.again_after_relist {
+                if member.replay_after_relist {
                     member.mailbox().push(batch);
                 }
             });

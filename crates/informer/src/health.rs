@@ -65,7 +65,7 @@ pub struct Health {
     pub last_decode_failure: Option<UndecodableItem>,
     /// The number of existing objects whose newest state could not be decoded. The store shows an
     /// older state of each, or none.
-    pub unreadable: u64,
+    pub undecodable: u64,
 }
 
 /// The current activity of a reflector.
@@ -183,7 +183,7 @@ impl Health {
     /// Returns true if it is synced with the server, has no problem, and every object is shown in
     /// its newest state.
     pub fn is_ok(&self) -> bool {
-        self.state == HealthState::Synced && self.problem.is_none() && self.unreadable == 0
+        self.state == HealthState::Synced && self.problem.is_none() && self.undecodable == 0
     }
 }
 
@@ -199,7 +199,7 @@ impl fmt::Display for Health {
             HealthState::NotServed => f.write_str("not served")?,
             HealthState::Stopped => f.write_str("stopped")?,
         }
-        match (self.unreadable, &self.last_decode_failure) {
+        match (self.undecodable, &self.last_decode_failure) {
             (0, _) => {}
             (1, Some(bad)) => write!(f, ", except for an object that cannot be decoded ({bad})")?,
             (count, Some(bad)) => {

@@ -254,7 +254,7 @@ fn combine(one: Health, other: Health) -> Health {
         rewinds: one.rewinds + other.rewinds,
         decode_failures: one.decode_failures + other.decode_failures,
         last_decode_failure: one.last_decode_failure.or(other.last_decode_failure),
-        unreadable: one.unreadable.saturating_add(other.unreadable),
+        undecodable: one.undecodable.saturating_add(other.undecodable),
     }
 }
 

@@ -54,7 +54,7 @@ pub struct HandlerOptions {
     pub(crate) name: Option<String>,
     pub(crate) overflow: Overflow,
     pub(crate) resync_every: Option<Duration>,
-    pub(crate) again_after_relist: bool,
+    pub(crate) replay_after_relist: bool,
 }
 
 impl HandlerOptions {
@@ -86,8 +86,8 @@ impl HandlerOptions {
     /// Delivers every object again after each relist, as an update in which nothing changed. Off by
     /// default: an object that a relist shows in its known version is then not delivered.
     #[must_use]
-    pub fn again_after_relist(mut self) -> Self {
-        self.again_after_relist = true;
+    pub fn replay_after_relist(mut self) -> Self {
+        self.replay_after_relist = true;
         self
     }
 }

@@ -194,7 +194,7 @@ impl View {
             // to be gone.
             .on_gone(OnGone::Clear)
             .reflector(|it| it.not_found(NotFound::GoneAfter(RETRY_INTERVAL)))
-            .revive_after(Some(RETRY_INTERVAL))
+            .retry_not_served_after(Some(RETRY_INTERVAL))
             .build()
     }
 

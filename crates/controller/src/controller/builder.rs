@@ -84,7 +84,7 @@ impl Controller {
     pub fn of<T: Object>(watched: impl Into<Watched<T>>) -> ControllerBuilder<ObjectKey> {
         let watched = watched.into();
         let resource = watched.resource().clone();
-        let mut builder = Self::keyed(resource.gvk.kind.to_lowercase());
+        let mut builder = Self::with_keys(resource.gvk.kind.to_lowercase());
         builder.of = Some(resource);
         let own_key = |object: &T, add: &mut dyn FnMut(ObjectKey)| {
             object.key().into_iter().for_each(add);
@@ -95,7 +95,7 @@ impl Controller {
 
     /// Creates a builder for a controller with keys of any type, which come from the objects that
     /// it [watches](ControllerBuilder::watches).
-    pub fn keyed<K: Key>(name: impl Into<String>) -> ControllerBuilder<K> {
+    pub fn with_keys<K: Key>(name: impl Into<String>) -> ControllerBuilder<K> {
         ControllerBuilder {
             name: name.into(),
             of: None,

@@ -53,7 +53,7 @@ const TICK: Duration = Duration::from_secs(30);
 /// let map = Api::<ConfigMap>::default_namespaced(client.clone()).get("settings").await?;
 /// let broadcaster = EventBroadcaster::builder(client.clone()).start();
 /// let recorder = broadcaster.recorder("example.com/my-controller")?;
-/// recorder.record(&map, NewEvent::normal("Loaded", "Loading").text("the settings are loaded"));
+/// recorder.record(&map, NewEvent::normal("Loaded", "Loading").message("the settings are loaded"));
 /// assert!(broadcaster.shutdown(Duration::from_secs(10)).await, "the event was written");
 ///
 /// let events = Api::<Event>::default_namespaced(client).list(&ListParams::default()).await?;
@@ -110,7 +110,7 @@ pub struct EventBroadcasterBuilder {
 /// let map = Api::<ConfigMap>::default_namespaced(client.clone()).get("settings").await?;
 /// let manager = Manager::new(client);
 /// let recorder = manager.events("example.com/my-controller")?; // for the reconciler
-/// recorder.record(&map, NewEvent::warning("NoColour", "Loading").text("data.colour is missing"));
+/// recorder.record(&map, NewEvent::warning("NoColour", "Loading").message("data.colour is missing"));
 /// manager.run_until(async {}).await?; // writes the event before it returns
 /// # let path = "/apis/events.k8s.io/v1/namespaces/default/events";
 /// # assert!(server.requests().verb("create").resource("events").count() == 1, "{path}");

@@ -18,5 +18,5 @@ mod worker;
 mod broadcaster;
 
 pub use broadcaster::{EventBroadcaster, EventBroadcasterBuilder, EventRecorder};
-pub use new_event::{EventKind, InvalidReporter, NewEvent};
+pub use new_event::{EventType, InvalidReporter, NewEvent};
 pub use sink::EventSink;

@@ -17,14 +17,14 @@ const MAX_NAME: usize = 253;
 /// The type of an event.
 ///
 /// ```
-/// use dogwatch_controller::events::EventKind;
+/// use dogwatch_controller::events::EventType;
 ///
-/// assert_eq!(EventKind::Normal.as_str(), "Normal");
-/// assert_eq!(EventKind::Warning.as_str(), "Warning");
+/// assert_eq!(EventType::Normal.as_str(), "Normal");
+/// assert_eq!(EventType::Warning.as_str(), "Warning");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum EventKind {
+pub enum EventType {
     /// An expected event.
     Normal,
     /// An event that needs attention.
@@ -38,12 +38,12 @@ pub enum EventKind {
 /// use k8s_openapi::api::core::v1::Pod;
 ///
 /// let pod = Pod::default();
-/// let event = NewEvent::warning("Evicted", "Draining").text("the node is drained").related(&pod);
+/// let event = NewEvent::warning("Evicted", "Draining").message("the node is drained").related(&pod);
 /// assert_ne!(event, NewEvent::normal("Evicted", "Draining"));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEvent {
-    kind: EventKind,
+    kind: EventType,
     reason: String,
     action: String,
     text: String,
@@ -87,7 +87,7 @@ pub(super) struct Reporter {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct EventKey {
     pub(super) reporter: Reporter,
-    pub(super) kind: EventKind,
+    pub(super) kind: EventType,
     pub(super) regarding: Subject,
     reason: String,
     action: String,
@@ -102,18 +102,18 @@ impl NewEvent {
     /// Creates a normal event with its reason, such as `ScaledUp`, and its action, such as
     /// `Scaling`.
     pub fn normal(reason: impl Into<String>, action: impl Into<String>) -> Self {
-        Self::new(EventKind::Normal, reason.into(), action.into())
+        Self::new(EventType::Normal, reason.into(), action.into())
     }
 
     /// Creates a warning with its reason and its action.
     pub fn warning(reason: impl Into<String>, action: impl Into<String>) -> Self {
-        Self::new(EventKind::Warning, reason.into(), action.into())
+        Self::new(EventType::Warning, reason.into(), action.into())
     }
 
-    /// Sets the human-readable text. Truncated to 1024 bytes, the limit of the server.
+    /// Sets the human-readable message, the field `note`. Truncated to 1024 bytes, the limit of the server.
     #[must_use]
-    pub fn text(mut self, text: impl Into<String>) -> Self {
-        self.text = cut(text.into(), MAX_NOTE);
+    pub fn message(mut self, message: impl Into<String>) -> Self {
+        self.text = cut(message.into(), MAX_NOTE);
         self
     }
 
@@ -124,7 +124,7 @@ impl NewEvent {
         self
     }
 
-    fn new(kind: EventKind, reason: String, action: String) -> Self {
+    fn new(kind: EventType, reason: String, action: String) -> Self {
         let (reason, action) = (cut(reason, MAX_WORD), cut(action, MAX_WORD));
         Self { kind, reason, action, text: String::new(), related: None }
     }
@@ -170,7 +170,7 @@ impl NewEvent {
     }
 }
 
-impl EventKind {
+impl EventType {
     /// Returns the value of the API's `type` field.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -254,8 +254,11 @@ mod tests {
     #[test]
     fn an_event_has_all_fields_that_the_server_requires() {
         let now = Timestamp::from_second(1_700_000_000).expect("a time");
-        let event =
-            NewEvent::warning("Failed", "Pulling").text("no such image").event(&reporter(), pod("web"), now);
+        let event = NewEvent::warning("Failed", "Pulling").message("no such image").event(
+            &reporter(),
+            pod("web"),
+            now,
+        );
         assert_eq!(event.metadata.name.as_deref(), Some("web.17979cfe362a0000"));
         assert_eq!(event.metadata.namespace.as_deref(), Some("here"));
         assert_eq!((event.type_.as_deref(), event.note.as_deref()), (Some("Warning"), Some("no such image")));
@@ -265,9 +268,9 @@ mod tests {
 
     #[test]
     fn long_texts_are_truncated_at_a_character_boundary() {
-        let note = NewEvent::normal("r".repeat(200), "a".repeat(200)).text("é".repeat(1_000));
+        let note = NewEvent::normal("r".repeat(200), "a".repeat(200)).message("é".repeat(1_000));
         assert_eq!((note.reason.len(), note.action.len(), note.text.len()), (128, 128, 1024));
-        let odd = NewEvent::normal("r", "a").text(format!("x{}", "é".repeat(1_000)));
+        let odd = NewEvent::normal("r", "a").message(format!("x{}", "é".repeat(1_000)));
         assert_eq!(odd.text.len(), 1023);
         assert!(!NewEvent::normal("", "a").is_complete() && !NewEvent::normal("r", "").is_complete());
     }
@@ -301,7 +304,7 @@ mod tests {
     fn ev_2_events_are_the_same_by_source_object_reason_and_action() {
         let key = |note: &NewEvent, name: &str| note.key(&reporter(), &pod(name));
         let note = NewEvent::normal("r", "a");
-        assert_eq!(key(&note, "web"), key(&note.clone().text("another text"), "web"));
+        assert_eq!(key(&note, "web"), key(&note.clone().message("another text"), "web"));
         assert_ne!(key(&note, "web"), key(&note, "api"));
         assert_ne!(key(&note, "web"), key(&NewEvent::warning("r", "a"), "web"));
         assert_ne!(key(&note, "web"), key(&NewEvent::normal("r", "b"), "web"));

@@ -10,7 +10,7 @@ use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use tokio::time::Instant;
 
-use super::new_event::{EventKey, EventKind, Reporter, Subject};
+use super::new_event::{EventKey, EventType, Reporter, Subject};
 
 /// The burst size, and the refill interval of one token: `defaultSpamBurst` and `defaultSpamQPS` in
 /// `k8s.io/client-go v0.36.4 tools/record/events_cache.go`.
@@ -18,7 +18,7 @@ const BURST: NonZeroU32 = NonZeroU32::new(25).expect("25 is not zero");
 const REFILL: Duration = Duration::from_secs(300);
 
 /// The reporter, the object, and the type of the event.
-type Source = (Reporter, Subject, EventKind);
+type Source = (Reporter, Subject, EventType);
 
 /// The token buckets. Buckets that are full again are removed by [`SpamFilter::tidy`].
 #[derive(Debug)]

@@ -74,7 +74,7 @@ impl LeaderElector {
     }
 
     /// Creates a builder for an elector on a lease that is stored elsewhere than on a server.
-    pub fn over(lock: impl LeaseLock, lease: impl Into<String>) -> LeaderElectorBuilder {
+    pub fn with_lock(lock: impl LeaseLock, lease: impl Into<String>) -> LeaderElectorBuilder {
         LeaderElectorBuilder::new(LeaseStore::Other(Arc::new(lock)), lease.into())
     }
 }

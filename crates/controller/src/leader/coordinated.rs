@@ -16,7 +16,11 @@ const fn s(seconds: u64) -> Duration {
 }
 
 fn elector(server: &Arc<Server>) -> LeaderElector {
-    LeaderElector::over(Connection::good(server), "lock").identity("me").coordinated().build().expect("valid")
+    LeaderElector::with_lock(Connection::good(server), "lock")
+        .identity("me")
+        .coordinated()
+        .build()
+        .expect("valid")
 }
 
 /// Writes the lease as the coordinator does.

@@ -221,7 +221,8 @@ impl LeaderElector {
     /// Records an event about the lease, if a recorder is set.
     fn record(&self, lease: Option<&ObjectReference>, action: &str, what: &str) {
         if let (Some(events), Some(lease)) = (&self.events, lease) {
-            let note = NewEvent::normal("LeaderElection", action).text(format!("{} {what}", self.identity));
+            let note =
+                NewEvent::normal("LeaderElection", action).message(format!("{} {what}", self.identity));
             events.record_for(lease.clone(), note);
         }
     }

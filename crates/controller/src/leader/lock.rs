@@ -37,7 +37,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 /// # let url = server.url().parse()?;
 /// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// # let lock = Logged(Api::default_namespaced(client));
-/// # let elector = LeaderElector::over(lock, "my-controller").build()?;
+/// # let elector = LeaderElector::with_lock(lock, "my-controller").build()?;
 /// # elector.run_while_leading(|_| async {}).await?;
 /// # Ok(())
 /// # }

@@ -21,7 +21,7 @@ const fn ms(milliseconds: u64) -> Duration {
 }
 
 fn elector(connection: Connection, identity: &str) -> LeaderElector {
-    LeaderElector::over(connection, "lock").identity(identity).build().expect("valid settings")
+    LeaderElector::with_lock(connection, "lock").identity(identity).build().expect("valid settings")
 }
 
 /// Returns work that sets a flag while it leads, and clears it when it is dropped.
@@ -292,7 +292,7 @@ async fn le_3_a_deleted_lease_is_recreated_by_the_leader_and_not_taken_by_a_stan
 async fn a_newcomer_that_waits_before_creating_does_not_lead_next_to_a_leader_whose_lease_was_deleted() {
     let server = Arc::new(Server::default());
     let cautious = |who: &str| {
-        LeaderElector::over(Connection::good(&server), "lock")
+        LeaderElector::with_lock(Connection::good(&server), "lock")
             .identity(who)
             .wait_before_creating()
             .build()
@@ -419,7 +419,7 @@ async fn le_4_cancellation_during_a_read_has_nothing_to_release() {
 async fn le_4_without_release_on_stop_the_lease_expires() {
     let server = Arc::new(Server::default());
     let elector =
-        LeaderElector::over(Connection::good(&server), "lock").identity("me").release_on_stop(false);
+        LeaderElector::with_lock(Connection::good(&server), "lock").identity("me").release_on_stop(false);
     elector.build().expect("valid").run_while_leading(|_| async {}).await.expect("led");
     assert_eq!(server.holder().as_deref(), Some("me"));
 }
@@ -427,7 +427,7 @@ async fn le_4_without_release_on_stop_the_lease_expires() {
 #[tokio::test(start_paused = true)]
 async fn le_5_labels_and_whole_seconds_are_written_to_the_lease() {
     let server = Arc::new(Server::default());
-    let elector = LeaderElector::over(Connection::good(&server), "lock")
+    let elector = LeaderElector::with_lock(Connection::good(&server), "lock")
         .identity("me")
         .label("app", "mine")
         .lease_duration(Duration::from_millis(2_100))
@@ -502,7 +502,7 @@ async fn dropping_the_run_drops_the_work_and_ends_the_renewals() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_that_blocks_its_thread_does_not_keep_the_lease_from_being_renewed() {
     let server = Arc::new(Server::default());
-    let elector = LeaderElector::over(Connection::good(&server), "lock")
+    let elector = LeaderElector::with_lock(Connection::good(&server), "lock")
         .identity("me")
         .lease_duration(s(600))
         .renew_deadline(s(500))

@@ -168,7 +168,7 @@ async fn process(
         Connection::new(&server, inject_faults(random.random(), faulty.clone(), slow, parameters.lease));
     let mut clock = Clock::new();
     clock.skew = parameters.skew(&mut random);
-    let mut elector = LeaderElector::over(connection, "lock");
+    let mut elector = LeaderElector::with_lock(connection, "lock");
     if parameters.deletions {
         elector = elector.wait_before_creating();
     }

@@ -143,7 +143,7 @@ async fn a_quiet_namespace_does_not_delay_writes_to_another() {
     let cluster = TestCluster::with(&["a"]).await;
     let both = Api::<Secret>::all(cluster.client.clone());
     let secrets = SharedInformer::builder(both.clone().in_namespace("default"))
-        .also(both.in_namespace("kube-system"))
+        .add_source(both.in_namespace("kube-system"))
         .build();
     let (running, calls) = write_once_over(&cluster, &secrets, &[]).await;
     tokio::time::sleep(2 * SECOND).await;
@@ -316,7 +316,7 @@ async fn a_reconciler_that_reports_an_object_which_cannot_be_decoded_does_not_lo
     });
     let running = Running::new(controller);
     tokio::time::sleep(60 * SECOND).await;
-    assert_eq!(secrets.health().unreadable, 1);
+    assert_eq!(secrets.health().undecodable, 1);
     let calls = calls.load(Ordering::Relaxed);
     assert!(calls <= 3, "{calls} calls for one object");
     running.stop().await.expect("clean shutdown");

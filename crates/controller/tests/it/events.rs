@@ -73,7 +73,7 @@ async fn ev_2_events_of_a_server_become_a_series() {
     let events = EventBroadcaster::builder(client.clone()).instance("test-1").start();
     let recorder = events.recorder("example.com/tests").expect("a name");
     for number in 0..5 {
-        recorder.record(&object, NewEvent::warning("TooRed", "Painting").text(format!("try {number}")));
+        recorder.record(&object, NewEvent::warning("TooRed", "Painting").message(format!("try {number}")));
     }
     recorder.record(&object, NewEvent::normal("Blue", "Painting").related(&object));
     assert!(events.shutdown(SHUTDOWN_TIMEOUT).await);

@@ -83,7 +83,7 @@ async fn record_value(
     let name = map.metadata.name.as_deref().context("stored objects have names")?;
     let (calls, events) = &*state;
     calls.add(format!("{name} {}", value(&map)));
-    events.record(&*map, NewEvent::normal("Recorded", "Record").text(format!("{name} is recorded")));
+    events.record(&*map, NewEvent::normal("Recorded", "Record").message(format!("{name} is recorded")));
     anyhow::ensure!(value(&map) != "bad" || context.attempt() > 0, "a bad value");
     if value(&map) == "hopeless" {
         return Err(Terminal::new("never").into());
@@ -128,7 +128,7 @@ async fn a_manager_writes_the_events_of_its_controllers_before_it_ends() {
     let map = cluster.maps.get("a").await.expect("it exists");
     let managed = Managed::new(manager.task("last words", move |stop| async move {
         stop.cancelled().await;
-        events.record(&map, NewEvent::normal("Stopped", "Stop").text("the manager stops"));
+        events.record(&map, NewEvent::normal("Stopped", "Stop").message("the manager stops"));
         Ok::<_, String>(())
     }));
     settle().await;

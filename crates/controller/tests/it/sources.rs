@@ -59,7 +59,7 @@ async fn an_owner_is_reconciled_when_its_child_changes() {
 #[should_panic(expected = "only a controller created with `Controller::of` has objects that own others")]
 async fn a_keyed_controller_cannot_own_objects() {
     let cluster = TestCluster::with(&[]).await;
-    let _ = Controller::keyed::<ObjectKey>("x").owns(&cluster.informer());
+    let _ = Controller::with_keys::<ObjectKey>("x").owns(&cluster.informer());
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +122,7 @@ async fn keys_may_be_of_any_type() {
     let cluster = TestCluster::with(&["a", "b", "c"]).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
     let recorded = calls.clone();
-    let controller = Controller::keyed("namespaces")
+    let controller = Controller::with_keys("namespaces")
         .watches(&maps, |it| [Task::Everything, Task::Namespace(it.metadata.namespace.clone().unwrap())])
         .build(move |key: Task, _| {
             recorded.add(format!("{key:?}"));
@@ -145,7 +145,8 @@ async fn a_mapping_that_panics_loses_one_change() {
         assert!(name != "bad", "cannot map");
         [ObjectKey::namespaced("default", &name)]
     };
-    let running = Running::new(Controller::keyed("x").watches(&maps, own).build(Recording(calls.clone())));
+    let running =
+        Running::new(Controller::with_keys("x").watches(&maps, own).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a", "c"]);
     running.stop().await.expect("clean shutdown");

@@ -76,7 +76,7 @@ impl TryFrom<ConfigMap> for Parent {
     type Error = &'static str;
 
     fn try_from(map: ConfigMap) -> Result<Self, Self::Error> {
-        if is_poisoned(&map) { Err("an unreadable number") } else { Ok(Self(map)) }
+        if is_poisoned(&map) { Err("an undecodable number") } else { Ok(Self(map)) }
     }
 }
 

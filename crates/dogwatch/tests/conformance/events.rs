@@ -26,7 +26,7 @@ async fn ev_2_the_same_event_again_becomes_a_series() {
     for number in 0..4 {
         recorder.record(
             &object,
-            NewEvent::warning("TooRed", "Painting").text(format!("{number}")).related(&object),
+            NewEvent::warning("TooRed", "Painting").message(format!("{number}")).related(&object),
         );
     }
     recorder.record(&object, NewEvent::normal("Blue", "Painting"));
@@ -51,7 +51,7 @@ async fn texts_are_truncated_to_the_longest_the_server_accepts() {
     let object = maps.create(&WriteParams::default(), &config_map(&long, json!({}))).await.expect("created");
     let events = EventBroadcaster::builder(client.clone()).instance("i".repeat(500)).start();
     let recorder = events.recorder(&format!("example.com/{}", "c".repeat(63))).expect("a name");
-    recorder.record(&object, NewEvent::normal("r".repeat(500), "a".repeat(500)).text("é".repeat(5_000)));
+    recorder.record(&object, NewEvent::normal("r".repeat(500), "a".repeat(500)).message("é".repeat(5_000)));
     assert!(events.shutdown(TIMEOUT).await);
     let stored = stored(&client, &space).await;
     assert_eq!(stored.len(), 1, "{stored:?}");

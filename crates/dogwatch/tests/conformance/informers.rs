@@ -266,7 +266,7 @@ async fn an_informer_of_several_namespaces_is_one_cache() {
     let [ones, others, thirds] = [&one, &other, &third].map(|it| it.api::<ConfigMap>(&client));
     create(&ones, "a").await;
     create(&others, "b").await;
-    let builder = SharedInformer::builder(ones.clone()).also(others.clone()).labels(labels("set=this"));
+    let builder = SharedInformer::builder(ones.clone()).add_source(others.clone()).labels(labels("set=this"));
     let informer = builder.build();
     informer.start();
     within("the sync", informer.synced()).await.expect("the informer runs until it is stopped");
@@ -304,7 +304,7 @@ async fn informers_follow_a_kind_that_is_removed_and_comes_back() {
     let soon = Duration::from_millis(200);
     let informer = SharedInformer::builder(api.clone())
         .reflector(|it| it.not_found(NotFound::GoneAfter(soon)))
-        .revive_after(Some(soon))
+        .retry_not_served_after(Some(soon))
         .build();
     let mut changes = informer.changes().expect("the informer runs");
     informer.start();

@@ -28,14 +28,14 @@ async fn a_controller_reference_is_stored_and_can_be_removed() {
     let (space, api, one, other) = owners().await;
     let mut object = config_map("owned", json!({}));
     object.metadata.namespace = Some(space.name.clone());
-    one.control(&mut object).expect("no other controller");
-    other.own(&mut object).expect("not owned yet");
+    one.set_controller_reference(&mut object).expect("no other controller");
+    other.set_owner_reference(&mut object).expect("not owned yet");
     let mut stored = api.create(&WriteParams::default(), &object).await.expect("created");
     assert_eq!(stored.metadata.owner_references, object.metadata.owner_references);
     assert!(one.controls(&stored) && other.owns(&stored) && !other.controls(&stored));
     assert_eq!(controller_of(&stored).map(|it| it.name.as_str()), Some("one"));
-    assert!(matches!(other.control(&mut stored), Err(OwnerError::AlreadyControlled { .. })));
-    assert!(one.disown(&mut stored));
+    assert!(matches!(other.set_controller_reference(&mut stored), Err(OwnerError::AlreadyControlled { .. })));
+    assert!(one.remove_owner_reference(&mut stored));
     let stored = api.replace("owned", &WriteParams::default(), &stored).await.expect("replaced");
     assert!(!one.owns(&stored) && other.owns(&stored));
 }
@@ -46,7 +46,7 @@ async fn the_server_also_rejects_two_controllers() {
     let controlled = |owner: &Owner| {
         let mut object = config_map("owned", json!({}));
         object.metadata.namespace = Some(space.name.clone());
-        owner.control(&mut object).expect("no other controller");
+        owner.set_controller_reference(&mut object).expect("no other controller");
         object.metadata.owner_references.expect("set")
     };
     let mut object = config_map("owned", json!({}));
@@ -61,13 +61,13 @@ async fn rt_1_an_owned_object_is_created_once_and_then_updated_when_it_differs()
     let wanted = |object: Option<ConfigMap>| {
         let mut object = object.unwrap_or_else(|| config_map("owned", json!({})));
         object.metadata.namespace = Some(space.name.clone());
-        one.control(&mut object).expect("no other controller");
+        one.set_controller_reference(&mut object).expect("no other controller");
         object
     };
     assert!(matches!(create_or_update(&api, "owned", wanted).await, Ok(Upserted::Created(_))));
     assert!(matches!(create_or_update(&api, "owned", wanted).await, Ok(Upserted::Unchanged(_))));
     let mut stored = api.get("owned").await.expect("exists");
-    one.disown(&mut stored);
+    one.remove_owner_reference(&mut stored);
     api.replace("owned", &WriteParams::default(), &stored).await.expect("replaced");
     let Ok(Upserted::Updated(object)) = create_or_update(&api, "owned", wanted).await else {
         panic!("the object differed")

@@ -24,10 +24,10 @@ use crate::reflector::{ReflectorOptions, Start};
 use crate::store::StoreWriter;
 
 /// The default wait before a collection that is gone is asked for again.
-const REVIVE_AFTER: Duration = Duration::from_secs(30);
+const RETRY_NOT_SERVED_AFTER: Duration = Duration::from_secs(30);
 
 /// The default time that a stop waits for handlers to process their pending changes.
-const STOP_GRACE: Duration = Duration::from_secs(30);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The part of an informer's settings that determines the contents of its store. A factory shares
 /// one informer between requests with equal contents and the same client.
@@ -91,9 +91,9 @@ pub struct InformerBuilder<T: Object> {
     indexes: Vec<Index<T>>,
     resync_every: Option<Duration>,
     queue_capacity: usize,
-    revive_after: Option<Duration>,
+    retry_not_served_after: Option<Duration>,
     on_gone: OnGone,
-    stop_grace: Duration,
+    shutdown_timeout: Duration,
 }
 
 impl<T: Object> SharedInformer<T> {
@@ -112,9 +112,9 @@ impl<T: Object> SharedInformer<T> {
             indexes: Vec::new(),
             resync_every: None,
             queue_capacity: DeltaQueue::CAPACITY,
-            revive_after: Some(REVIVE_AFTER),
+            retry_not_served_after: Some(RETRY_NOT_SERVED_AFTER),
             on_gone: OnGone::default(),
-            stop_grace: STOP_GRACE,
+            shutdown_timeout: SHUTDOWN_TIMEOUT,
         }
     }
 }
@@ -127,7 +127,7 @@ impl<T: Object> InformerBuilder<T> {
     /// # Panics
     /// Panics if this source or an earlier one is not restricted to a namespace, or if two sources
     /// have the same namespace.
-    pub fn also(mut self, source: impl ListWatch<T>) -> Self {
+    pub fn add_source(mut self, source: impl ListWatch<T>) -> Self {
         let namespace = namespace_of(&source);
         let known = |it: &Arc<dyn ListWatch<T>>| {
             let of = namespace_of(&**it);
@@ -195,8 +195,8 @@ impl<T: Object> InformerBuilder<T> {
     ///
     /// Defaults to 30 s; with `None` the informer stops instead. [`ReflectorOptions::not_found`]
     /// decides when a collection counts as gone, and [`Self::on_gone`] what happens to its objects.
-    pub fn revive_after(mut self, wait: Option<Duration>) -> Self {
-        self.revive_after = wait;
+    pub fn retry_not_served_after(mut self, wait: Option<Duration>) -> Self {
+        self.retry_not_served_after = wait;
         self
     }
 
@@ -209,8 +209,8 @@ impl<T: Object> InformerBuilder<T> {
 
     /// Sets how long [`SharedInformer::stop`] waits for handlers to process their pending changes;
     /// the rest is then dropped. Defaults to 30 s.
-    pub fn stop_grace(mut self, grace: Duration) -> Self {
-        self.stop_grace = grace;
+    pub fn shutdown_timeout(mut self, grace: Duration) -> Self {
+        self.shutdown_timeout = grace;
         self
     }
 
@@ -304,9 +304,9 @@ impl<T: Object> InformerBuilder<T> {
             fan_out,
             subscriptions: new_subscriptions,
             batch: self.queue_capacity,
-            revive_after: self.revive_after,
+            retry_not_served_after: self.retry_not_served_after,
             on_gone: self.on_gone,
-            stop_grace: self.stop_grace,
+            shutdown_timeout: self.shutdown_timeout,
         };
         SharedInformer::from_parts(Arc::new(state), pump)
     }

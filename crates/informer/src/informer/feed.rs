@@ -126,8 +126,8 @@ impl<T: Object> Feed<T> {
     /// Resets the number of undecodable objects, because all objects were taken for deleted.
     pub(super) fn clear_unreadable(&mut self) {
         let mut health = self.health.borrow().clone();
-        if health.unreadable > 0 {
-            health.unreadable = 0;
+        if health.undecodable > 0 {
+            health.undecodable = 0;
             self.health = final_health(health);
         }
     }

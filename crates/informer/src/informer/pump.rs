@@ -75,10 +75,10 @@ pub(super) struct Pump<T: Object> {
     /// The maximal number of deltas that are applied at once.
     pub(super) batch: usize,
     /// The wait before a collection that is gone is asked for again.
-    pub(super) revive_after: Option<Duration>,
+    pub(super) retry_not_served_after: Option<Duration>,
     pub(super) on_gone: OnGone,
     /// The time that handlers have at the end to process their pending changes.
-    pub(super) stop_grace: Duration,
+    pub(super) shutdown_timeout: Duration,
 }
 
 /// Marks the informer as stopped when dropped, however its task ends. It is created before the
@@ -107,7 +107,7 @@ impl<T: Object> Pump<T> {
         while let Ok(subscription) = self.subscriptions.try_recv() {
             self.fan_out.join(subscription, replay(state.store.snapshot()));
         }
-        self.fan_out.close(self.stop_grace).await;
+        self.fan_out.close(self.shutdown_timeout).await;
         drop(self.writer);
         tracing::debug!("informer stopped");
     }
@@ -173,7 +173,7 @@ impl<T: Object> Pump<T> {
             tracing::debug!(informer = state.name, "the informer ends because the runtime shuts down");
             return false;
         }
-        let Some(after) = self.revive_after else {
+        let Some(after) = self.retry_not_served_after else {
             tracing::warn!(informer = state.name, ?why, "a reflector has ended and is not restarted");
             state.healths.replace(feed, self.feeds[feed].health());
             return !self.feeds.iter().all(Feed::is_over);

@@ -193,7 +193,7 @@ impl<T: Object> SharedInformer<T> {
     /// the handlers, each after it has processed its pending changes (rule IN-10).
     ///
     /// Changes that are still pending after
-    /// [`InformerBuilder::stop_grace`](crate::InformerBuilder::stop_grace) are dropped. A handler
+    /// [`InformerBuilder::shutdown_timeout`](crate::InformerBuilder::shutdown_timeout) are dropped. A handler
     /// call that never returns blocks the stop for ever.
     ///
     /// # Cancel safety

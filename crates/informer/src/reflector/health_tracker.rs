@@ -146,16 +146,16 @@ impl HealthTracker {
         self.reached(ResourceVersion::UNSET);
     }
 
-    pub(super) fn undecodable(&mut self, bad: UndecodableItem) {
+    pub(super) fn decode_failed(&mut self, bad: UndecodableItem) {
         self.health.decode_failures += 1;
         self.health.last_decode_failure = Some(bad);
         self.changes = Significance::Change;
     }
 
     /// Records the number of objects whose newest state could not be decoded.
-    pub(super) fn unreadable(&mut self, objects: usize) {
+    pub(super) fn set_undecodable(&mut self, objects: usize) {
         let objects = objects as u64;
-        if std::mem::replace(&mut self.health.unreadable, objects) != objects {
+        if std::mem::replace(&mut self.health.undecodable, objects) != objects {
             self.changes = Significance::Change;
         }
     }

@@ -25,14 +25,14 @@ pub(super) struct ListInProgress {
     /// not affect the store.
     begun: bool,
     /// The existing objects that cannot be decoded, with the versions of the undecodable states.
-    pub(super) unreadable: BTreeMap<ObjectKey, ResourceVersion>,
+    pub(super) undecodable: BTreeMap<ObjectKey, ResourceVersion>,
     /// The number of further such objects whose name is not known either.
     pub(super) nameless: usize,
 }
 
 impl ListInProgress {
     pub(super) fn new(since: Instant, asked: ResourceVersion) -> Self {
-        Self { since, items: 0, asked, begun: false, unreadable: BTreeMap::new(), nameless: 0 }
+        Self { since, items: 0, asked, begun: false, undecodable: BTreeMap::new(), nameless: 0 }
     }
 
     /// Returns true if the newest state was requested, so that requesting a newer one does not
@@ -55,10 +55,10 @@ impl ListInProgress {
     /// Replaces the state of an object.
     pub(super) fn replace<T: Object>(&mut self, object: T, out: &mut Vec<Command<T>>) {
         self.begin(out);
-        if !self.unreadable.is_empty()
+        if !self.undecodable.is_empty()
             && let Some(key) = object.key()
         {
-            self.unreadable.remove(&key);
+            self.undecodable.remove(&key);
         }
         out.push(Command::Emit(Delta::Item(object)));
     }
@@ -67,7 +67,7 @@ impl ListInProgress {
     pub(super) fn dropped<T>(&mut self, key: ObjectKey, out: &mut Vec<Command<T>>) {
         self.begin(out);
         self.items = self.items.saturating_sub(1);
-        self.unreadable.remove(&key);
+        self.undecodable.remove(&key);
         out.push(Command::Emit(Delta::Dropped(key)));
     }
 
@@ -77,7 +77,7 @@ impl ListInProgress {
             (Some(key), Some(EventKind::Deleted)) => self.dropped(key.clone(), out),
             (Some(key), _) => {
                 self.begin(out);
-                self.unreadable.insert(key.clone(), bad.version.clone());
+                self.undecodable.insert(key.clone(), bad.version.clone());
             }
             (None, Some(EventKind::Deleted)) => {}
             // It may be any of the objects that the list lacks.
@@ -95,7 +95,7 @@ impl ListInProgress {
             out.push(Command::Emit(Delta::Begin));
         }
         (self.items, self.nameless) = (0, 0);
-        self.unreadable.clear();
+        self.undecodable.clear();
     }
 
     pub(super) fn abort<T>(self, out: &mut Vec<Command<T>>) {
@@ -106,8 +106,8 @@ impl ListInProgress {
 
     pub(super) fn end<T>(&mut self, version: ResourceVersion, out: &mut Vec<Command<T>>) {
         self.begin(out);
-        let unreadable = self.unreadable.iter().map(|(key, it)| (key.clone(), it.clone())).collect();
-        out.push(Command::Emit(Delta::End { version, unreadable }));
+        let undecodable = self.undecodable.iter().map(|(key, it)| (key.clone(), it.clone())).collect();
+        out.push(Command::Emit(Delta::End { version, undecodable }));
     }
 
     fn begin<T>(&mut self, out: &mut Vec<Command<T>>) {

@@ -85,7 +85,7 @@ pub(super) struct Machine {
     /// Set when a resync is due.
     pub(super) resync_due: bool,
     /// The existing objects whose newest state could not be decoded.
-    pub(super) unreadable: BTreeSet<ObjectKey>,
+    pub(super) undecodable: BTreeSet<ObjectKey>,
     /// The number of further such objects whose name is not known either.
     pub(super) nameless: usize,
 }
@@ -186,7 +186,7 @@ impl Machine {
             suspect: false,
             watch_timeout: Duration::ZERO,
             resync_due: false,
-            unreadable: BTreeSet::new(),
+            undecodable: BTreeSet::new(),
             nameless: 0,
         }
     }
@@ -308,8 +308,8 @@ impl Machine {
             items: list.items,
         }));
         list.end(version.clone(), out);
-        (self.unreadable, self.nameless) = (list.unreadable.into_keys().collect(), list.nameless);
-        self.tracker.unreadable(self.unreadable.len() + self.nameless);
+        (self.undecodable, self.nameless) = (list.undecodable.into_keys().collect(), list.nameless);
+        self.tracker.set_undecodable(self.undecodable.len() + self.nameless);
         (self.fruitless, self.unfinished, self.stalls) = (0, 0, 0);
         (self.not_found, self.still_gone, self.suspect) = (None, false, false);
         // A collection that is merely quiet is listed ever less often.

@@ -90,7 +90,7 @@ impl Machine {
             Input::Listed(ListEvent::Item(object)) => list.item(object, out),
             Input::Listed(ListEvent::Bad(bad)) => {
                 list.bad(&bad, out);
-                self.tracker.undecodable(bad);
+                self.tracker.decode_failed(bad);
             }
             Input::Listed(ListEvent::Restarted) => list.restarted(out),
             _ => {}
@@ -268,7 +268,7 @@ impl Machine {
             }
             Input::Undecodable(bad) => {
                 list.bad(&bad, out);
-                self.tracker.undecodable(bad);
+                self.tracker.decode_failed(bad);
             }
             Input::Event(WatchEvent::Bookmark(bookmark)) if bookmark.initial_events_end() => {
                 return self.initial_events_end(at, open, list, bookmark, out);
@@ -374,10 +374,10 @@ impl Machine {
                     (None, Some(EventKind::Error) | None) => {}
                     (None, _) => {
                         self.nameless += 1;
-                        self.tracker.unreadable(self.unreadable.len() + self.nameless);
+                        self.tracker.set_undecodable(self.undecodable.len() + self.nameless);
                     }
                 }
-                self.tracker.undecodable(bad);
+                self.tracker.decode_failed(bad);
                 event
             }
             Input::Event(WatchEvent::Error(status)) => return self.error_event(at, &open, status, out),
@@ -393,7 +393,7 @@ impl Machine {
             self.watched(at, &open, out);
             return self.rewound(at, &version, out);
         }
-        if !self.unreadable.is_empty()
+        if !self.undecodable.is_empty()
             && let [Some(Delta::Applied(object) | Delta::Deleted(object)), _] = &deltas
             && let Some(key) = object.key()
         {
@@ -415,9 +415,9 @@ impl Machine {
     /// object was deleted.
     fn record_readable(&mut self, key: &ObjectKey, readable: bool) {
         let changed =
-            if readable { self.unreadable.remove(key) } else { self.unreadable.insert(key.clone()) };
+            if readable { self.undecodable.remove(key) } else { self.undecodable.insert(key.clone()) };
         if changed {
-            self.tracker.unreadable(self.unreadable.len() + self.nameless);
+            self.tracker.set_undecodable(self.undecodable.len() + self.nameless);
         }
     }
 
@@ -545,7 +545,7 @@ fn undecodable<T>(
     }
     let object = bad.key.clone().map(|key| match kind {
         EventKind::Deleted => Delta::Dropped(key),
-        _ => Delta::Unreadable { key, version: bad.version.clone() },
+        _ => Delta::Undecodable { key, version: bad.version.clone() },
     });
     let ordered = ordered || kind != EventKind::Added;
     let reached = Some(bad.version.clone()).filter(|it| ordered && it.is_exact()).map(Delta::Bookmark);

@@ -100,7 +100,7 @@ fn shown(command: &Command<Thing>) -> Option<String> {
         Command::Emit(Delta::Abort) => "abort".to_owned(),
         Command::Emit(Delta::Rewound) => "rewound".to_owned(),
         Command::Emit(Delta::Resync) => "resync".to_owned(),
-        Command::Emit(Delta::Unreadable { key, .. }) => format!("unreadable {key}"),
+        Command::Emit(Delta::Undecodable { key, .. }) => format!("undecodable {key}"),
         Command::Emit(Delta::Nameless) => "nameless".to_owned(),
         Command::Newest(_) => "newest".to_owned(),
         Command::Discover => "discover".to_owned(),

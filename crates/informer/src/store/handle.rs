@@ -80,7 +80,7 @@ pub(super) struct StateCell<T> {
 ///
 /// let list = |version: &str| {
 ///     let version = ResourceVersion::new(version);
-///     [Delta::Begin, Delta::End { version, unreadable: Vec::new() }]
+///     [Delta::Begin, Delta::End { version, undecodable: Vec::new() }]
 /// };
 /// let mut writer = StoreWriter::<ConfigMap>::new();
 /// let store = writer.store();
@@ -121,7 +121,7 @@ pub struct StoreProgress {
 /// match store.wait_until(&ResourceVersion::new("7")).await {
 ///     Ok(()) => println!("the store shows the write"),
 ///     Err(WaitError::Closed) => println!("the informer has stopped"),
-///     Err(WaitError::Unreadable) => println!("the written object could not be decoded"),
+///     Err(WaitError::Undecodable) => println!("the written object could not be decoded"),
 ///     Err(other) => return Err(other.into()),
 /// }
 /// # Ok(())
@@ -139,7 +139,7 @@ pub enum WaitError {
     /// The version belongs to an object that could not be decoded: the store shows an older state
     /// of the object, or none.
     #[error("the object of this version could not be decoded")]
-    Unreadable,
+    Undecodable,
 }
 
 impl<T: Object> Store<T> {
@@ -250,13 +250,13 @@ impl<T: Object> Store<T> {
     /// Returns the keys of the objects whose newest state could not be decoded, in order. These
     /// objects exist, and the store shows an older state of each of them, or none. Usually there
     /// are none.
-    pub fn unreadable(&self) -> Vec<ObjectKey> {
-        self.cell.state.load().unreadable.walk().map(|(key, _)| object_key(key)).collect()
+    pub fn undecodable(&self) -> Vec<ObjectKey> {
+        self.cell.state.load().undecodable.walk().map(|(key, _)| object_key(key)).collect()
     }
 
     /// Returns true if the newest state of the object with this key could not be decoded.
-    pub fn is_unreadable(&self, key: &ObjectKey) -> bool {
-        self.cell.state.load().unreadable.get(key.as_str().as_bytes()).is_some()
+    pub fn is_undecodable(&self, key: &ObjectKey) -> bool {
+        self.cell.state.load().undecodable.get(key.as_str().as_bytes()).is_some()
     }
 
     /// Returns the number of times that an index function has panicked. Each time, one object is
@@ -349,8 +349,8 @@ impl<T: Object> Store<T> {
                 Some(order) => order.is_le(),
                 None => return Some(Err(WaitError::Incomparable)),
             };
-            let readable = || !state.unreadable.walk().any(|(_, it)| it == version);
-            reached.then(|| if readable() { Ok(()) } else { Err(WaitError::Unreadable) })
+            let readable = || !state.undecodable.walk().any(|(_, it)| it == version);
+            reached.then(|| if readable() { Ok(()) } else { Err(WaitError::Undecodable) })
         })
         .await
     }

@@ -124,19 +124,19 @@ impl<T: Object> Relist<T> {
         }
     }
 
-    /// Returns the objects that are held, and neither in the list nor unreadable.
+    /// Returns the objects that are held, and neither in the list nor undecodable.
     pub(super) fn missing(
         &self,
         held: &Tree<Arc<T>>,
-        unreadable: &[(ObjectKey, ResourceVersion)],
+        undecodable: &[(ObjectKey, ResourceVersion)],
     ) -> Vec<Arc<T>> {
         if self.infers_nothing {
             return Vec::new();
         }
-        let unreadable: HashSet<_> = unreadable.iter().map(|(key, _)| key.as_str().as_bytes()).collect();
+        let undecodable: HashSet<_> = undecodable.iter().map(|(key, _)| key.as_str().as_bytes()).collect();
         let is_seen = |rank: usize| self.seen[rank / 64] >> (rank % 64) & 1 == 1;
         let held = held.walk_from(&self.range.from).take_while(|(key, _)| self.range.has(key)).enumerate();
-        let missing = held.filter(|(rank, (key, _))| !is_seen(*rank) && !unreadable.contains(key));
+        let missing = held.filter(|(rank, (key, _))| !is_seen(*rank) && !undecodable.contains(key));
         missing.map(|(_, (_, object))| object.clone()).collect()
     }
 

@@ -34,7 +34,7 @@ pub(super) struct State<T> {
     pub(super) index_panics: u64,
     /// The objects whose newest state could not be decoded, by key, with the version of that state.
     /// The version is unset if the list did not give one.
-    pub(super) unreadable: Tree<ResourceVersion>,
+    pub(super) undecodable: Tree<ResourceVersion>,
 }
 
 /// The progress of a namespace that is written separately.
@@ -127,13 +127,13 @@ impl<T: Object> State<T> {
     pub(super) fn set_unreadable(&mut self, key: &[u8], version: Option<ResourceVersion>) -> bool {
         match version {
             Some(version) => {
-                let changes = self.unreadable.get(key) != Some(&version);
+                let changes = self.undecodable.get(key) != Some(&version);
                 if changes {
-                    self.unreadable.insert(key, version);
+                    self.undecodable.insert(key, version);
                 }
                 changes
             }
-            None => self.unreadable.remove(key).is_some(),
+            None => self.undecodable.remove(key).is_some(),
         }
     }
 
@@ -183,7 +183,7 @@ impl<T> Default for State<T> {
             synced: false,
             closed: false,
             index_panics: 0,
-            unreadable: Tree::default(),
+            undecodable: Tree::default(),
         }
     }
 }
@@ -199,7 +199,7 @@ impl<T> Clone for State<T> {
             synced: self.synced,
             closed: self.closed,
             index_panics: self.index_panics,
-            unreadable: self.unreadable.clone(),
+            undecodable: self.undecodable.clone(),
         }
     }
 }

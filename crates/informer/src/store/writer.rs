@@ -32,7 +32,7 @@ use crate::rewind_count::RewindCount;
 ///   always applies, whatever its version is. A deletion of another object with that key is ignored
 ///   if it is older than the held state, and otherwise implies that the held object is deleted too.
 /// - An object whose newest state could not be decoded keeps its known state, and is in
-///   [`Store::unreadable`] until it is decoded again or deleted. A list that contains such an
+///   [`Store::undecodable`] until it is decoded again or deleted. A list that contains such an
 ///   object without a name does not infer any deletion.
 /// - The version follows objects, deletions and bookmarks, and never goes back; only the end of a
 ///   list may set it to an older one. It is unset until the first list is complete.
@@ -44,7 +44,7 @@ use crate::rewind_count::RewindCount;
 ///
 /// let mut map = ConfigMap::default();
 /// map.metadata.name = Some("settings".to_owned());
-/// let end = Delta::End { version: ResourceVersion::new("7"), unreadable: Vec::new() };
+/// let end = Delta::End { version: ResourceVersion::new("7"), undecodable: Vec::new() };
 ///
 /// let mut writer = StoreWriter::new();
 /// let store = writer.store();
@@ -148,16 +148,16 @@ impl<T: Object> StoreWriter<T> {
                 }
                 (Delta::Deleted(object), Some(relist)) => relist.remove(&edit.state.objects, object),
                 (Delta::Dropped(key), Some(relist)) => relist.forget(&edit.state.objects, &key),
-                (Delta::End { version, unreadable }, relist) => match relist.take() {
-                    Some(relist) => edit.switch(relist, version, &unreadable),
+                (Delta::End { version, undecodable }, relist) => match relist.take() {
+                    Some(relist) => edit.switch(relist, version, &undecodable),
                     None => tracing::warn!(%version, "ignoring the end of a list that did not begin"),
                 },
                 (Delta::Item(object) | Delta::Applied(object), None) => edit.applied(object),
                 (Delta::Deleted(object), None) => edit.deleted(object),
                 (Delta::Dropped(key), None) => edit.dropped(&key),
-                (Delta::Unreadable { key, version }, None) => edit.unreadable(&key, version),
+                (Delta::Undecodable { key, version }, None) => edit.undecodable(&key, version),
                 (Delta::Nameless, Some(relist)) => relist.infer_nothing(),
-                (Delta::Unreadable { .. }, Some(_)) | (Delta::Nameless, None) => {
+                (Delta::Undecodable { .. }, Some(_)) | (Delta::Nameless, None) => {
                     tracing::warn!("ignoring an undecodable object that is out of order");
                 }
                 (Delta::Bookmark(version), None) => edit.move_to(&version),
@@ -247,15 +247,15 @@ impl<T: Object> Edit<'_, T> {
         &mut self,
         relist: Relist<T>,
         version: ResourceVersion,
-        unreadable: &[(ObjectKey, ResourceVersion)],
+        undecodable: &[(ObjectKey, ResourceVersion)],
     ) {
         let (initial, rewinds) = (!self.progress.synced, relist.rewinds);
-        for missed in relist.missing(&self.state.objects, unreadable) {
+        for missed in relist.missing(&self.state.objects, undecodable) {
             let key = usable_key(&*missed).expect("held objects have keys");
             self.state.take(&key);
             self.changes.push(Change::Deleted(Deleted::Missed(missed)));
         }
-        self.forget_unreadable(unreadable);
+        self.forget_unreadable(undecodable);
         // Nearly every step is one change, and a list may have many.
         self.changes.reserve(relist.steps());
         for staged in relist.into_staged() {
@@ -269,9 +269,9 @@ impl<T: Object> Edit<'_, T> {
         self.touched = true;
     }
 
-    /// Marks only these objects of the range as unreadable.
+    /// Marks only these objects of the range as undecodable.
     fn forget_unreadable(&mut self, now: &[(ObjectKey, ResourceVersion)]) {
-        let known = self.state.unreadable.clone();
+        let known = self.state.undecodable.clone();
         for (key, _) in known.walk_from(&self.range.from).take_while(|(key, _)| self.range.has(key)) {
             self.state.set_unreadable(key, None);
         }
@@ -285,7 +285,7 @@ impl<T: Object> Edit<'_, T> {
     }
 
     /// Records that the newest state of an object could not be decoded.
-    fn unreadable(&mut self, key: &ObjectKey, version: ResourceVersion) {
+    fn undecodable(&mut self, key: &ObjectKey, version: ResourceVersion) {
         let key = key.as_str().as_bytes();
         if self.range.has(key) {
             self.touched |= self.state.set_unreadable(key, Some(version));

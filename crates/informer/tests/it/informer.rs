@@ -204,7 +204,7 @@ async fn in_3_after_a_relist_only_handlers_with_the_option_receive_unchanged_obj
     let live = Live::new(&["a@1", "b@2"]);
     let informer = started(&live).await;
     let (usual, _) = add(&informer, HandlerOptions::default());
-    let (curious, _) = add(&informer, HandlerOptions::default().again_after_relist());
+    let (curious, _) = add(&informer, HandlerOptions::default().replay_after_relist());
     settle().await;
     usual.take();
     curious.take();
@@ -620,7 +620,7 @@ async fn in_14_an_informer_and_each_handler_have_metrics() {
 async fn the_version_of_several_namespaces_is_the_oldest_of_them() {
     let (one, two) = (Live::within(Some("one"), &["a@5"]), Live::within(Some("two"), &["a@3", "b@4"]));
     two.refuse(Some(Reason::Forbidden));
-    let informer = SharedInformer::builder(one.clone()).also(two.clone()).build();
+    let informer = SharedInformer::builder(one.clone()).add_source(two.clone()).build();
     let (received, registration) = add(&informer, HandlerOptions::default());
     informer.start();
     tokio::time::sleep(SECOND).await;
@@ -659,7 +659,7 @@ async fn the_version_of_several_namespaces_is_the_oldest_of_them() {
 #[should_panic(expected = "a namespace of its own")]
 fn two_sources_cannot_have_the_same_namespace() {
     let source = || Live::within(Some("one"), &[]);
-    let _ = SharedInformer::builder(source()).also(source());
+    let _ = SharedInformer::builder(source()).add_source(source());
 }
 
 /// A caller that means "never" may pass the longest duration.
@@ -667,7 +667,7 @@ fn two_sources_cannot_have_the_same_namespace() {
 async fn the_longest_durations_cause_no_overflow() {
     let live = Live::new(&["a@1"]);
     let builder = SharedInformer::builder(live.clone()).resync_every(Duration::MAX);
-    let informer = builder.revive_after(Some(Duration::MAX)).reflector(|it| {
+    let informer = builder.retry_not_served_after(Some(Duration::MAX)).reflector(|it| {
         let backoff = BackoffOptions::default().between(Duration::MAX, Duration::MAX);
         it.stall_after(Some(Duration::MAX)).min_watch_timeout(Duration::MAX).backoff(backoff)
     });
@@ -684,7 +684,7 @@ async fn the_longest_durations_cause_no_overflow() {
     assert_eq!(received.take(), ["!a@1", "a@1>2"]);
 
     let live = Live::new(&["a@1"]);
-    let informer = SharedInformer::builder(live.clone()).revive_after(Some(Duration::MAX)).build();
+    let informer = SharedInformer::builder(live.clone()).retry_not_served_after(Some(Duration::MAX)).build();
     informer.start();
     informer.synced().await.expect("the informer syncs");
     live.refuse(Some(Reason::NotFound));

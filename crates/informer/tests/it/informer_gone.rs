@@ -91,7 +91,7 @@ async fn a_collection_that_is_gone_is_emptied_under_the_clear_policy_unless_it_i
 async fn a_collection_that_is_gone_ends_an_informer_without_revival() {
     let live = Live::new(&["a@1"]);
     live.refuse(Some(Reason::NotFound));
-    let informer = SharedInformer::builder(live).revive_after(None).build();
+    let informer = SharedInformer::builder(live).retry_not_served_after(None).build();
     informer.start();
     let error = informer.synced().await.expect_err("the collection is gone");
     assert!(

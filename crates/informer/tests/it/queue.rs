@@ -37,10 +37,10 @@ async fn rf_2_a_relist_is_begin_items_end_after_earlier_deltas() {
         Delta::Applied(thing("a@1")),
         Delta::Begin,
         Delta::Item(thing("b@2")),
-        Delta::End { version: "3".into(), unreadable: Vec::new() },
+        Delta::End { version: "3".into(), undecodable: Vec::new() },
         Delta::Bookmark("4".into()),
         Delta::Begin,
-        Delta::End { version: "5".into(), unreadable: Vec::new() },
+        Delta::End { version: "5".into(), undecodable: Vec::new() },
     ] {
         sender.send(delta).await.expect("open");
     }

@@ -338,7 +338,7 @@ impl Fold {
             Delta::Begin => self.list = Some(BTreeMap::new()),
             Delta::Item(it) => self.insert(it),
             Delta::Abort => self.list = None,
-            Delta::End { version, unreadable } => self.end(&version, &unreadable),
+            Delta::End { version, undecodable } => self.end(&version, &undecodable),
             Delta::Applied(it) => {
                 self.reach(&it.metadata.resource_version);
                 self.insert(it);
@@ -351,7 +351,7 @@ impl Fold {
                 self.list.as_mut().unwrap_or(&mut self.objects).remove(key.as_str());
             }
             Delta::Bookmark(version) => self.reach(&version),
-            Delta::Unreadable { .. } => {}
+            Delta::Undecodable { .. } => {}
             Delta::Rewound => self.version = 0,
             other => panic!("unexpected delta: {other:?}"),
         }
@@ -362,9 +362,9 @@ impl Fold {
         self.list.as_mut().unwrap_or(&mut self.objects).insert(it.metadata.name.to_string(), version);
     }
 
-    fn end(&mut self, version: &ResourceVersion, unreadable: &[(ObjectKey, ResourceVersion)]) {
+    fn end(&mut self, version: &ResourceVersion, undecodable: &[(ObjectKey, ResourceVersion)]) {
         let mut list = self.list.take().expect("checked above");
-        for (key, _) in unreadable {
+        for (key, _) in undecodable {
             if let Some(known) = self.objects.get(key.as_str()) {
                 list.entry(key.as_str().to_owned()).or_insert(*known);
             }

@@ -33,7 +33,7 @@ async fn a_list_continues_after_an_undecodable_object_and_names_it_at_its_end() 
     assert_eq!(run.now().await, ["begin", "item a@1", "nameless", "item c@4", "end 5 but for b"]);
     assert_eq!(run.script.requests().len(), 2, "one list, one watch");
     let health = run.health();
-    assert_eq!((health.decode_failures, health.unreadable, health.is_ok()), (2, 2, false), "{health}");
+    assert_eq!((health.decode_failures, health.undecodable, health.is_ok()), (2, 2, false), "{health}");
     run.after(20 * SECOND).await;
     assert_eq!(run.script.requests().len(), 2, "no further list");
 }
@@ -50,11 +50,11 @@ async fn a_watch_continues_after_an_undecodable_object() {
     ];
     let mut run = Run::start(Script::new([watch(events)]), options());
     let received = run.now().await;
-    let unreadable = ["unreadable a@3", "bookmark 3", "unreadable b@4", "bookmark 4"];
-    assert_eq!(received, [&["begin", "item a@1", "end 2"], &unreadable[..], &["applied a@5"]].concat());
+    let undecodable = ["undecodable a@3", "bookmark 3", "undecodable b@4", "bookmark 4"];
+    assert_eq!(received, [&["begin", "item a@1", "end 2"], &undecodable[..], &["applied a@5"]].concat());
     let health = run.health();
     assert_eq!((health.decode_failures, health.last_version.as_str()), (3, "5"));
-    assert_eq!(health.unreadable, 2, "a was decoded again; b was not, nor was one without a name");
+    assert_eq!(health.undecodable, 2, "a was decoded again; b was not, nor was one without a name");
     assert!(!health.is_ok() && health.to_string().contains("except for 2 objects"), "{health}");
 }
 
@@ -161,14 +161,14 @@ async fn a_transform_that_panics_or_renames_an_object_loses_only_that_object() {
         "begin",
         "item a@1",
         "end 2 but for panics,renamed",
-        "unreadable panics@3",
+        "undecodable panics@3",
         "bookmark 3",
         "dropped panics",
         "bookmark 4",
     ];
     assert_eq!(received, expected);
     assert_eq!(run.health().last_decode_failure.expect("one").reason, "the transform panicked");
-    assert_eq!(run.health().unreadable, 1, "the deleted object does not count");
+    assert_eq!(run.health().undecodable, 1, "the deleted object does not count");
 }
 
 #[tokio::test(start_paused = true)]

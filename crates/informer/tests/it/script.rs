@@ -57,9 +57,9 @@ pub(crate) fn shown(delta: &Delta<Thing>) -> String {
         Delta::Begin => "begin".to_owned(),
         Delta::Item(it) => format!("item {}", text(it)),
         Delta::Dropped(key) => format!("dropped {key}"),
-        Delta::End { version, unreadable } if unreadable.is_empty() => format!("end {version}"),
-        Delta::End { version, unreadable } => {
-            let keys: Vec<_> = unreadable.iter().map(|(key, _)| key.as_str()).collect();
+        Delta::End { version, undecodable } if undecodable.is_empty() => format!("end {version}"),
+        Delta::End { version, undecodable } => {
+            let keys: Vec<_> = undecodable.iter().map(|(key, _)| key.as_str()).collect();
             format!("end {version} but for {}", keys.join(","))
         }
         Delta::Abort => "abort".to_owned(),
@@ -68,7 +68,7 @@ pub(crate) fn shown(delta: &Delta<Thing>) -> String {
         Delta::Bookmark(version) => format!("bookmark {version}"),
         Delta::Rewound => "rewound".to_owned(),
         Delta::Resync => "resync".to_owned(),
-        Delta::Unreadable { key, version } => format!("unreadable {key}@{version}"),
+        Delta::Undecodable { key, version } => format!("undecodable {key}@{version}"),
         Delta::Nameless => "nameless".to_owned(),
         _ => panic!("unknown delta: {delta:?}"),
     }

@@ -43,7 +43,7 @@ pub(crate) fn key(text: &str) -> ObjectKey {
 
 /// Returns the deltas of a complete list.
 pub(crate) fn list(version: &str, items: impl IntoIterator<Item = Thing>) -> Vec<Delta<Thing>> {
-    let end = Delta::End { version: version.into(), unreadable: vec![] };
+    let end = Delta::End { version: version.into(), undecodable: vec![] };
     let items = items.into_iter().map(Delta::Item);
     [Delta::Begin].into_iter().chain(items).chain([end]).collect()
 }
@@ -176,7 +176,7 @@ fn readers_see_the_state_before_a_list_until_it_is_complete() {
     it.apply(list("1", [thing("a/x", "1")]));
     assert_eq!(it.apply([Delta::Begin, Delta::Item(thing("a/y", "2"))]), NOTHING);
     assert_eq!((it.contents(), it.version().as_str()), (vec!["a/x@1".to_owned()], "1"));
-    let received = it.apply([Delta::End { version: "3".into(), unreadable: vec![] }]);
+    let received = it.apply([Delta::End { version: "3".into(), undecodable: vec![] }]);
     assert_eq!(received, ["missed a/x@1", "added a/y@2"]);
     assert_eq!((it.contents(), it.version().as_str()), (vec!["a/y@2".to_owned()], "3"));
 }
@@ -189,7 +189,7 @@ fn an_aborted_or_restarted_list_leaves_nothing_behind() {
     assert_eq!(it.apply(part().into_iter().chain([Delta::Abort])), NOTHING);
     assert_eq!(it.apply(part().into_iter().chain(list("3", [thing("a/x", "1")]))), NOTHING);
     assert_eq!((it.contents(), it.version().as_str()), (vec!["a/x@1".to_owned()], "3"));
-    assert_eq!(it.apply([Delta::End { version: "9".into(), unreadable: vec![] }]), NOTHING);
+    assert_eq!(it.apply([Delta::End { version: "9".into(), undecodable: vec![] }]), NOTHING);
     assert_eq!(
         (it.contents(), it.version().as_str()),
         (vec!["a/x@1".to_owned()], "3"),
@@ -220,13 +220,13 @@ fn objects_without_versions_are_always_reported() {
 fn an_undecodable_object_keeps_its_known_state() {
     let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
-    let unreadable = vec![(key("a/x"), "2".into()), (key("a/unknown"), "1".into())];
-    let end = Delta::End { version: "2".into(), unreadable };
+    let undecodable = vec![(key("a/x"), "2".into()), (key("a/unknown"), "1".into())];
+    let end = Delta::End { version: "2".into(), undecodable };
     assert_eq!(it.apply([Delta::Begin, end]), ["missed a/y@1"]);
     assert_eq!(it.contents(), ["a/x@1"]);
-    assert_eq!(it.store.unreadable(), [key("a/unknown"), key("a/x")]);
+    assert_eq!(it.store.undecodable(), [key("a/unknown"), key("a/x")]);
     it.apply(list("3", [thing("a/x", "1")]));
-    assert_eq!(it.store.unreadable(), []);
+    assert_eq!(it.store.undecodable(), []);
 }
 
 /// Such an object may be any of those that the list lacks.
@@ -234,7 +234,7 @@ fn an_undecodable_object_keeps_its_known_state() {
 fn a_list_with_an_undecodable_object_without_a_name_infers_no_deletion() {
     let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
-    let end = Delta::End { version: "2".into(), unreadable: vec![] };
+    let end = Delta::End { version: "2".into(), undecodable: vec![] };
     let received = it.apply([Delta::Begin, Delta::Nameless, Delta::Item(thing("a/x", "2")), end]);
     assert_eq!(received, ["updated a/x@1 2"]);
     assert_eq!(it.contents(), ["a/x@2", "a/y@1"]);
@@ -249,19 +249,19 @@ fn a_list_with_an_undecodable_object_without_a_name_infers_no_deletion() {
 async fn waiting_for_an_undecodable_version_is_an_error() {
     let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1")]));
-    let unreadable = |version: &str| Delta::Unreadable { key: key("a/x"), version: version.into() };
-    assert_eq!(it.apply([unreadable("4"), Delta::Bookmark("4".into())]), NOTHING);
+    let undecodable = |version: &str| Delta::Undecodable { key: key("a/x"), version: version.into() };
+    assert_eq!(it.apply([undecodable("4"), Delta::Bookmark("4".into())]), NOTHING);
     it.apply([Delta::Applied(thing("a/y", "5"))]);
-    assert!(it.store.is_unreadable(&key("a/x")) && !it.store.is_unreadable(&key("a/y")));
-    assert_eq!(it.store.wait_until(&"4".into()).await, Err(WaitError::Unreadable));
+    assert!(it.store.is_undecodable(&key("a/x")) && !it.store.is_undecodable(&key("a/y")));
+    assert_eq!(it.store.wait_until(&"4".into()).await, Err(WaitError::Undecodable));
     assert_eq!(it.store.wait_until(&"5".into()).await, Ok(()), "other versions are not affected");
     it.apply([Delta::Applied(thing("a/x", "6"))]);
-    assert_eq!(it.store.unreadable(), []);
+    assert_eq!(it.store.undecodable(), []);
     assert_eq!(it.store.wait_until(&"4".into()).await, Ok(()), "a newer state was decoded");
-    it.apply([unreadable("7"), Delta::Bookmark("7".into()), Delta::Deleted(thing("a/x", "8"))]);
-    assert_eq!(it.store.unreadable(), [], "a deleted object is not unreadable");
-    it.apply([unreadable("9"), Delta::Dropped(key("a/x")), Delta::Bookmark("9".into())]);
-    assert_eq!(it.store.unreadable(), []);
+    it.apply([undecodable("7"), Delta::Bookmark("7".into()), Delta::Deleted(thing("a/x", "8"))]);
+    assert_eq!(it.store.undecodable(), [], "a deleted object is not undecodable");
+    it.apply([undecodable("9"), Delta::Dropped(key("a/x")), Delta::Bookmark("9".into())]);
+    assert_eq!(it.store.undecodable(), []);
 }
 
 #[test]
@@ -269,10 +269,10 @@ fn the_same_undecodable_version_is_published_once() {
     let mut it = TestStore::new();
     it.apply(list("1", []));
     let store = it.store.clone();
-    let unreadable = |version: &str| [Delta::Unreadable { key: key("a/x"), version: version.into() }];
+    let undecodable = |version: &str| [Delta::Undecodable { key: key("a/x"), version: version.into() }];
     for (version, publishes) in [("4", true), ("4", false), ("5", true), ("", true), ("", false)] {
         let published = store.published();
-        it.apply(unreadable(version));
+        it.apply(undecodable(version));
         assert_eq!(published.now_or_never().is_some(), publishes, "{version:?}");
     }
 }
@@ -286,14 +286,14 @@ fn an_event_about_one_of_many_undecodable_objects_is_applied_quickly() {
     let keys: Vec<_> = (0..count).map(|at| key(&format!("a/{at:05}"))).collect();
     for version in ["2", "3"] {
         for key in &keys {
-            it.apply([Delta::Unreadable { key: key.clone(), version: version.into() }]);
+            it.apply([Delta::Undecodable { key: key.clone(), version: version.into() }]);
         }
-        assert_eq!(it.store.unreadable(), keys);
+        assert_eq!(it.store.undecodable(), keys);
     }
     for key in &keys[1..] {
         it.apply([Delta::Dropped(key.clone())]);
     }
-    assert_eq!(it.store.unreadable(), keys[..1]);
+    assert_eq!(it.store.undecodable(), keys[..1]);
 }
 
 /// If the wait succeeded, a writer would take the state that the store shows for its own write.
@@ -302,22 +302,22 @@ async fn waiting_for_an_undecodable_version_of_a_list_is_an_error_too() {
     let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1")]));
     let end = |version: &str, of: &str| {
-        let unreadable = vec![(key("a/x"), of.into())];
-        [Delta::Begin, Delta::End { version: version.into(), unreadable }]
+        let undecodable = vec![(key("a/x"), of.into())];
+        [Delta::Begin, Delta::End { version: version.into(), undecodable }]
     };
     it.apply(end("5", "4"));
-    assert_eq!(it.store.wait_until(&"4".into()).await, Err(WaitError::Unreadable));
+    assert_eq!(it.store.wait_until(&"4".into()).await, Err(WaitError::Undecodable));
     assert_eq!(it.store.wait_until(&"5".into()).await, Ok(()), "other versions are not affected");
     it.apply(end("8", "7"));
     assert_eq!(
         it.store.wait_until(&"7".into()).await,
-        Err(WaitError::Unreadable),
+        Err(WaitError::Undecodable),
         "a newer undecodable state"
     );
     it.apply(end("9", ""));
     assert_eq!(
         it.store.wait_until(&"7".into()).await,
-        Err(WaitError::Unreadable),
+        Err(WaitError::Undecodable),
         "the last known version counts"
     );
 }
@@ -331,7 +331,7 @@ fn a_streamed_list_can_drop_many_of_its_items_quickly() {
     let items = (0..count).map(|at| Delta::Item(thing(&format!("a/{at}"), "2")));
     let dropped = (1..count).map(|at| Delta::Dropped(key(&format!("a/{at}"))));
     let again = [Delta::Item(thing("a/7", "3")), Delta::Item(thing("a/8", "3")), Delta::Dropped(key("a/8"))];
-    let end = Delta::End { version: "4".into(), unreadable: vec![] };
+    let end = Delta::End { version: "4".into(), undecodable: vec![] };
     let received = it.apply([Delta::Begin].into_iter().chain(items).chain(dropped).chain(again).chain([end]));
     assert_eq!(received, ["missed a/1@1", "updated a/0@1 2", "added a/7@3"]);
 }
@@ -370,8 +370,8 @@ fn an_object_kept_from_a_reset_history_is_replaced_by_the_next_state() {
     for next in ["80", "100"] {
         let mut written = TestStore::new();
         written.apply(list("100", [thing("a/x", "100"), thing("a/y", "90")]));
-        let unreadable = vec![(key("a/x"), "40".into()), (key("a/y"), "40".into())];
-        let end = Delta::End { version: "50".into(), unreadable };
+        let undecodable = vec![(key("a/x"), "40".into()), (key("a/y"), "40".into())];
+        let end = Delta::End { version: "50".into(), undecodable };
         assert_eq!(written.apply([Delta::Rewound, Delta::Begin, end]), [] as [&str; 0]);
         assert_eq!(written.contents(), ["a/x@100", "a/y@90"]);
         // A different object of that name, of which only the deletion was seen.
@@ -425,7 +425,7 @@ fn events_in_the_middle_of_a_list_become_part_of_it() {
         Delta::Applied(thing("a/x", "4")),
         Delta::Deleted(thing("a/y", "5")),
         Delta::Deleted(thing("a/z", "6")),
-        Delta::End { version: "7".into(), unreadable: vec![] },
+        Delta::End { version: "7".into(), undecodable: vec![] },
     ];
     let received = it.apply(deltas);
     assert_eq!(received, ["added a/z@2", "updated a/x@1 4", "deleted a/y@5", "deleted a/z@6"]);

@@ -91,7 +91,7 @@ fn an_index_may_be_added_in_the_middle_of_a_list() {
     ]);
     it.store.add_index(by_word()).unwrap();
     assert_eq!(keys(&it, "word", "x"), ["a/1"]);
-    it.apply([Delta::End { version: "3".into(), unreadable: vec![] }]);
+    it.apply([Delta::End { version: "3".into(), undecodable: vec![] }]);
     assert_eq!(keys(&it, "word", "x"), ["a/1", "a/2"]);
 }
 
@@ -280,7 +280,7 @@ fn li_1_reads_by_key_namespace_and_label_index_examine_no_object() {
     };
     let mut writer = StoreWriter::new();
     let items = (0..100).map(|it| Delta::Item(counted(it)));
-    let end = Delta::End { version: "1".into(), unreadable: vec![] };
+    let end = Delta::End { version: "1".into(), undecodable: vec![] };
     writer.apply([Delta::Begin].into_iter().chain(items).chain([end]), &mut Vec::new());
     let (store, lister) = (writer.store(), Lister::new(writer.store()));
     let label = || "n=7".parse::<LabelSelector>().unwrap();

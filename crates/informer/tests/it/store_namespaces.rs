@@ -55,7 +55,7 @@ fn a_list_of_one_namespace_does_not_affect_the_others() {
         applied(&mut writer, 0, [Delta::Applied(thing("a/a", "6")), Delta::Applied(thing("a/b", "7"))]),
         ["added a/a@6", "added a/b@7"]
     );
-    let rest = [Delta::Item(thing("b/z", "8")), Delta::End { version: "9".into(), unreadable: vec![] }];
+    let rest = [Delta::Item(thing("b/z", "8")), Delta::End { version: "9".into(), undecodable: vec![] }];
     assert_eq!(applied(&mut writer, 1, rest), ["missed b/x@4", "added b/z@8"]);
     assert_eq!((store.len(), store.version().as_str()), (5, "7"));
 }
@@ -84,7 +84,7 @@ fn a_deletion_without_a_state_is_reported_as_missed() {
         dropped("a/y"),
         dropped("a/z"),
     ];
-    let end = Delta::End { version: "6".into(), unreadable: vec![] };
+    let end = Delta::End { version: "6".into(), undecodable: vec![] };
     assert_eq!(applied(&mut writer, 0, items.into_iter().chain([end])), ["missed a/y@3"]);
 }
 
@@ -102,18 +102,18 @@ fn a_list_marks_undecodable_objects_of_its_own_namespace_only() {
     let mut writer = StoreWriter::of_namespaces(["a", "b"]);
     let store = writer.store();
     let end = |keys: &[&str]| {
-        let unreadable = keys.iter().map(|it| (it.parse().unwrap(), "2".into())).collect();
-        [Delta::Begin, Delta::End { version: "3".into(), unreadable }]
+        let undecodable = keys.iter().map(|it| (it.parse().unwrap(), "2".into())).collect();
+        [Delta::Begin, Delta::End { version: "3".into(), undecodable }]
     };
-    let unreadable = || store.unreadable().iter().map(ToString::to_string).collect::<Vec<_>>();
+    let undecodable = || store.undecodable().iter().map(ToString::to_string).collect::<Vec<_>>();
     applied(&mut writer, 0, end(&["a/x", "b/stray"]));
-    assert_eq!(unreadable(), ["a/x"], "nothing would ever unmark an object of another namespace");
+    assert_eq!(undecodable(), ["a/x"], "nothing would ever unmark an object of another namespace");
     applied(&mut writer, 1, end(&["b/y", "b/z"]));
-    assert_eq!(unreadable(), ["a/x", "b/y", "b/z"]);
+    assert_eq!(undecodable(), ["a/x", "b/y", "b/z"]);
     applied(&mut writer, 0, end(&["a/w"]));
-    assert_eq!(unreadable(), ["a/w", "b/y", "b/z"]);
+    assert_eq!(undecodable(), ["a/w", "b/y", "b/z"]);
     applied(&mut writer, 1, end(&[]));
-    assert_eq!(unreadable(), ["a/w"]);
+    assert_eq!(undecodable(), ["a/w"]);
 }
 
 #[test]

@@ -352,7 +352,7 @@ pub(crate) struct Truth {
 pub(crate) fn judge(
     what: &str,
     store: &Picture,
-    unreadable: &BTreeSet<String>,
+    undecodable: &BTreeSet<String>,
     truth: &Truth,
 ) -> Vec<String> {
     let sound = |picture: &Picture| -> Picture {
@@ -361,7 +361,7 @@ pub(crate) fn judge(
     };
     let mut wrong: Vec<_> = difference(what, &sound(store), &sound(&truth.objects)).into_iter().collect();
     for key in &truth.poisoned {
-        if !unreadable.contains(key) {
+        if !undecodable.contains(key) {
             wrong.push(format!("{what} does not mark {key}, which cannot be decoded"));
         }
         if store.get(key).is_some_and(|it| Some(it) == truth.objects.get(key)) {

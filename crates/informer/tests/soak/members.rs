@@ -34,7 +34,7 @@ impl Joined {
         let notes = Notes { witness: Arc::clone(&witness), store, registration: Arc::default() };
         let mut options = HandlerOptions::default().overflow(member.overflow);
         if let Manner::Again(period) = member.manner {
-            options = options.resync_every(period).again_after_relist();
+            options = options.resync_every(period).replay_after_relist();
         }
         let known = Arc::clone(&notes.registration);
         let mut reader = None;

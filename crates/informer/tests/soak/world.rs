@@ -209,9 +209,8 @@ impl World {
         let api = |resource| Api::dynamic(self.client.clone(), resource);
         let builder = match what {
             Watched::Maps => SharedInformer::builder(api(maps())),
-            Watched::TwoNamespaces => {
-                SharedInformer::builder(api(maps()).in_namespace("a")).also(api(maps()).in_namespace("b"))
-            }
+            Watched::TwoNamespaces => SharedInformer::builder(api(maps()).in_namespace("a"))
+                .add_source(api(maps()).in_namespace("b")),
             Watched::Labelled => SharedInformer::builder(api(maps())).labels(labelled()),
             Watched::Buoys => SharedInformer::builder(api(buoys())),
         };
@@ -395,8 +394,8 @@ impl World {
             let truth = truth_of(&shown.collect::<Vec<_>>());
             self.outcome.looks += 1;
             let what = format!("{:?}, at version {version},", observed.what);
-            let unreadable = observed.unreadable();
-            self.outcome.wrong.extend(judge(&what, &picture(snapshot.iter()), &unreadable, &truth));
+            let undecodable = observed.undecodable();
+            self.outcome.wrong.extend(judge(&what, &picture(snapshot.iter()), &undecodable, &truth));
         }
     }
 
@@ -443,7 +442,7 @@ impl World {
             let store = picture(observed.informer.store().snapshot().iter());
             let is_calm = observed.lag() == 0
                 && observed.health_problem(defined, self.rewound, &truth).is_none()
-                && judge("", &store, &observed.unreadable(), &truth).is_empty();
+                && judge("", &store, &observed.undecodable(), &truth).is_empty();
             if !is_calm {
                 return false;
             }
@@ -472,7 +471,7 @@ impl World {
     fn position(&self) -> String {
         let stores = self.observed.iter().map(|it| {
             let (store, health) = (it.informer.store(), it.informer.health());
-            let trouble = (health.relists, health.rewinds, health.decode_failures, health.unreadable);
+            let trouble = (health.relists, health.rewinds, health.decode_failures, health.undecodable);
             format!("{:?} {} of {}, {trouble:?}", it.what, store.version(), store.len())
         });
         let revision = self.server.revision();
@@ -492,10 +491,10 @@ impl World {
             let snapshot = observed.informer.store().snapshot();
             let store = picture(snapshot.iter());
             let what = format!("the store of {:?}", observed.what);
-            let (truth, unreadable) = (self.truth(observed.what).await, observed.unreadable());
+            let (truth, undecodable) = (self.truth(observed.what).await, observed.undecodable());
             self.outcome.poisoned += truth.poisoned.len();
-            wrong.extend(judge(&what, &store, &unreadable, &truth));
-            if let Some(sound) = unreadable.iter().find(|it| !truth.poisoned.contains(*it)) {
+            wrong.extend(judge(&what, &store, &undecodable, &truth));
+            if let Some(sound) = undecodable.iter().find(|it| !truth.poisoned.contains(*it)) {
                 wrong.push(format!("{what} marks {sound}, which can be decoded or is gone"));
             }
             for witness in observed.members.iter().map(Joined::witness) {
@@ -561,13 +560,13 @@ impl Observed {
             HealthState::NotServed => self.what == Watched::Buoys && !defined,
             _ => is_ok && (self.what != Watched::Buoys || defined),
         };
-        let fine = expected && (rewound || health.rewinds == 0) && health.unreadable == poisoned;
+        let fine = expected && (rewound || health.rewinds == 0) && health.undecodable == poisoned;
         (!fine).then(|| format!("{:?} reports: {health}, {} rewinds", self.what, health.rewinds))
     }
 
     /// Returns the keys that the store marks as undecodable.
-    fn unreadable(&self) -> BTreeSet<String> {
-        self.informer.store().unreadable().into_iter().map(String::from).collect()
+    fn undecodable(&self) -> BTreeSet<String> {
+        self.informer.store().undecodable().into_iter().map(String::from).collect()
     }
 
     /// Returns the number of changes that members have not processed yet.
