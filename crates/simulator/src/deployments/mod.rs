@@ -61,7 +61,7 @@ impl Component for Deployments {
 
     /// Returns the controller, which processes the Deployment of a ReplicaSet, before and after a
     /// change; for a ReplicaSet without one, the Deployments whose selector matches. Of pods only
-    /// the deletion counts: some Deployments wait for it.
+    /// the end counts: some Deployments wait for it.
     fn watch(&self) -> ControllerBuilder<ObjectKey> {
         let (deployments, sets) = (self.deployments.clone(), self.sets.clone());
         let owners = move |set: &JsonObject| -> Vec<ObjectKey> {
@@ -73,14 +73,19 @@ impl Component for Deployments {
             let wants = |it: &Arc<JsonObject>| of_workload(it).is_some_and(|it| selects(&it, set));
             candidates.filter(wants).filter_map(|it| it.key()).collect()
         };
-        let gone = Predicate::new(|change: &Change<Pod>| matches!(change, Change::Deleted(_)));
+        let ended = Predicate::new(|change: &Change<Pod>| match change {
+            Change::Deleted(_) => true,
+            // Finalizers may keep the pod.
+            Change::Updated { old, new } => new.has_ended && !old.has_ended,
+            _ => false,
+        });
         let waiting = move |pod: &Pod| {
             let set = sets.get(&controller_key(pod, "ReplicaSet")?)?;
             controller_key(&set, "Deployment")
         };
         Controller::of(&self.deployments.informer)
             .watches(&self.sets.informer, owners)
-            .watches(Watched::new(&self.pods.informer).when(gone), waiting)
+            .watches(Watched::new(&self.pods.informer).when(ended), waiting)
     }
 }
 
