@@ -64,6 +64,10 @@ const TOKEN_VARIABLE: &str = "DOGWATCH_TOKEN";
 /// `k8s.io/apiserver v0.36.4 pkg/storage/storagebackend/config.go`.
 const HISTORY: Duration = Duration::from_secs(5 * 60);
 
+/// The interval at which simulated nodes renew their leases: a quarter of the duration of a lease, as in
+/// `k8s.io/kubernetes v1.36.4 pkg/kubelet/kubelet.go` (`nodeLeaseRenewIntervalFraction`).
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
 /// Run a Kubernetes API server on this machine, without a cluster behind it.
 ///
 /// It serves every built-in kind and custom resource definitions, for kubectl and any other client.
@@ -155,7 +159,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
 }
 
 async fn start(options: Options) -> anyhow::Result<(ApiServer, Option<Simulator>)> {
-    let token = token(&options)?;
+    let (token, settings) = (token(&options)?, simulator_settings(&options));
     // Nothing in this process reads the request log.
     let mut builder =
         ApiServer::builder().bind(options.bind).tls(options.tls).fault_admin(options.admin).request_log(0);
@@ -173,13 +177,23 @@ async fn start(options: Options) -> anyhow::Result<(ApiServer, Option<Simulator>
         builder = builder.seed(seed);
     }
     let server = builder.start().await?;
-    let settings = match (options.simulate, options.simulate_nodes) {
-        (false, false) => None,
-        (true, _) => Some(Settings::default()),
-        (_, true) => Some(Settings::only_nodes()),
-    };
     let simulator = settings.map(|it| simulation::start(&server, it, options.seed)).transpose()?;
     Ok((server, simulator))
+}
+
+/// Returns the settings of the simulator, if there is one.
+fn simulator_settings(options: &Options) -> Option<Settings> {
+    match (options.simulate, options.simulate_nodes) {
+        (false, false) => None,
+        (true, _) => Some(Settings::default()),
+        (_, true) => {
+            let mut settings = Settings::only_nodes();
+            // The node lifecycle controller of kube-controller-manager may be one of the user's
+            // controllers, and reports nodes without heartbeats as lost.
+            settings.heartbeat = Some(HEARTBEAT);
+            Some(settings)
+        }
+    }
 }
 
 /// Returns the administrator's token: from a flag, or else from the variable.
@@ -290,6 +304,16 @@ mod tests {
         for text in ["", "a b", "a\nb", "a\u{0}"] {
             assert!(not_empty(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn nodes_without_our_workloads_have_heartbeats() {
+        let settings =
+            |flag: &str| simulator_settings(&Flags::try_parse_from(["serve", flag]).unwrap().options);
+        let nodes = settings("--simulate-nodes").unwrap();
+        assert_eq!((nodes.workloads, nodes.heartbeat), (false, Some(HEARTBEAT)));
+        assert_eq!(settings("--simulate"), Some(Settings::default()));
+        assert_eq!(settings("--plain"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use dogwatch_core::{Object, ObjectKey};
 use serde_json::{Value, json};
 
 use crate::caches::{ACCOUNT, CERTIFICATE, Caches};
-use crate::collection::{Collection, Writer};
+use crate::collection::{Collection, FirstError, Writer};
 use crate::component::Component;
 use crate::object::JsonObject;
 use crate::owner::is_deleting;
@@ -57,11 +57,12 @@ impl Reconciler for Accounts {
             return Ok(Action::Done);
         }
         let writer = Writer { manager: "kube-controller-manager", context };
-        create(&self.accounts, account(key.name()), ACCOUNT, writer).await?;
+        let mut failed = FirstError::default();
+        failed.keep(create(&self.accounts, account(key.name()), ACCOUNT, writer).await);
         if let Some((certificate, maps)) = &self.certificates {
-            create(maps, config_map(key.name(), certificate), CERTIFICATE, writer).await?;
+            failed.keep(create(maps, config_map(key.name(), certificate), CERTIFICATE, writer).await);
         }
-        Ok(Action::Done)
+        failed.into_result().map(|()| Action::Done)
     }
 }
 

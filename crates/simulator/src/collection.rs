@@ -192,6 +192,29 @@ impl Writer<'_> {
     }
 }
 
+/// The first error of several writes that do not depend on each other. All of them are tried, so
+/// that an object that cannot be written does not affect the others.
+#[derive(Debug, Default)]
+pub(crate) struct FirstError(Option<Error>);
+
+impl FirstError {
+    /// Returns the result of a write; keeps its error if it is the first.
+    pub(crate) fn keep<V>(&mut self, outcome: Result<V, Error>) -> Option<V> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.0.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    /// Returns the error, if a write has failed.
+    pub(crate) fn into_result(self) -> Result<(), Error> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
 /// Returns the status code of an error response; 0 for other errors.
 pub(crate) fn code(error: &Error) -> u16 {
     error.status().map_or(0, |it| it.code)

@@ -72,8 +72,8 @@ impl Nodes {
 
     async fn renew_all(&self, nodes: &[usize]) {
         for index in nodes {
-            if let Err(error) = self.renew(&name(*index)).await {
-                tracing::debug!(node = index, %error, "cannot renew a lease");
+            if let Err(error) = self.beat(*index).await {
+                tracing::debug!(node = index, %error, "cannot report a heartbeat");
             }
         }
     }
@@ -87,13 +87,24 @@ impl Nodes {
         let status = status(index, &self.environment.stamp());
         let report = |it: &mut Value| {
             let known = it["status"]["nodeInfo"]["kubeletVersion"].as_str().is_some_and(|it| !it.is_empty());
-            if !known {
-                it["status"] = status.clone();
+            if known {
+                return restore(it, &status);
             }
-            !known
+            it["status"] = status.clone();
+            true
         };
         self.nodes.change_live(&key, "status", writer, report).await?;
         self.nodes.change_live(&key, "", writer, admit).await?;
+        Ok(())
+    }
+
+    /// Renews the lease of a node, and then reports the node as ready again if its lease had expired.
+    async fn beat(&self, index: usize) -> Result<(), Error> {
+        self.renew(&name(index)).await?;
+        let (context, key) = (Context::detached(), ObjectKey::cluster(&name(index)));
+        let writer = Writer { manager: "kubelet", context: &context };
+        let status = status(index, &self.environment.stamp());
+        self.nodes.change(&key, "status", writer, |it| restore(it, &status)).await?;
         Ok(())
     }
 
@@ -131,6 +142,26 @@ fn admit(node: &mut Value) -> bool {
         Some(spec) if taints.is_empty() => drop(spec.remove("taints")),
         Some(spec) => drop(spec.insert("taints".to_owned(), taints.into())),
         None => {}
+    }
+    changed
+}
+
+/// Sets the conditions of a node back that the node lifecycle controller has set to `Unknown` because
+/// no heartbeat had come in time (`tryUpdateNodeHealth` in k8s.io/kubernetes v1.36.4
+/// pkg/controller/nodelifecycle/node_lifecycle_controller.go). `status` is the one that the kubelet
+/// reports; conditions of other clients stay. Returns true if that changed anything.
+fn restore(node: &mut Value, status: &Value) -> bool {
+    let conditions = node.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    let mut changed = false;
+    for condition in conditions.into_iter().flatten() {
+        let is_lost = text(condition, "/status") == "Unknown"
+            && matches!(text(condition, "/reason"), "NodeStatusUnknown" | "NodeStatusNeverUpdated");
+        let mut reported = items(status, "/conditions").iter();
+        let reported = reported.find(|it| text(it, "/type") == text(condition, "/type"));
+        if let Some(reported) = reported.filter(|_| is_lost) {
+            condition.clone_from(reported);
+            changed = true;
+        }
     }
     changed
 }
@@ -204,6 +235,29 @@ mod tests {
         let mut node = json!({ "spec": { "taints": [not_ready] } });
         assert!(admit(&mut node));
         assert_eq!(node, json!({ "spec": {} }));
+    }
+
+    #[test]
+    fn conditions_of_a_lost_node_are_set_back_and_others_stay() {
+        let lost = |kind: &str, reason: &str| json!({ "type": kind, "status": "Unknown", "reason": reason });
+        let mut node = json!({ "status": { "conditions": [
+            lost("Ready", "NodeStatusUnknown"), lost("PIDPressure", "NodeStatusNeverUpdated"),
+            lost("MemoryPressure", "Mine"), lost("Mine", "NodeStatusUnknown"),
+            { "type": "DiskPressure", "status": "True", "reason": "NodeStatusUnknown" }] } });
+        let status = status(1, "t2");
+        assert!(restore(&mut node, &status) && !restore(&mut node, &status));
+        let found =
+            items(&node, "/status/conditions").iter().map(|it| (text(it, "/type"), text(it, "/status")));
+        let expected = [
+            ("Ready", "True"),
+            ("PIDPressure", "False"),
+            ("MemoryPressure", "Unknown"),
+            ("Mine", "Unknown"),
+            ("DiskPressure", "True"),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+        assert_eq!(node["status"]["conditions"][0]["lastHeartbeatTime"], "t2");
+        assert!(!restore(&mut json!({}), &status));
     }
 
     #[test]

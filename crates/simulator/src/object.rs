@@ -102,6 +102,11 @@ impl Pod {
     }
 }
 
+/// Returns true if all containers of a pod have ended.
+pub(crate) fn has_ended(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
 impl Payload for Pod {
     fn json(&self) -> &Arc<Value> {
         self.object.json()
@@ -114,7 +119,7 @@ impl From<JsonObject> for Pod {
         Self {
             controller: controller(&object).map(|it| text(it, "/uid").to_owned()),
             is_deleting: is_deleting(&object),
-            has_ended: matches!(text(&object, "/status/phase"), "Succeeded" | "Failed"),
+            has_ended: has_ended(&object),
             ready: ready.map(|it| text(it, "/lastTransitionTime").parse().ok()),
             object,
         }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::caches::Caches;
-use crate::collection::{Collection, Writer};
+use crate::collection::{Collection, FirstError, Writer};
 use crate::component::Component;
 use crate::condition;
 use crate::environment::Environment;
@@ -71,25 +71,31 @@ impl ReplicaSets {
     }
 
     async fn execute(&self, set: &Value, plan: &Plan, writer: Writer<'_>) -> Result<(), Error> {
+        let mut claims = FirstError::default();
         for pod in &plan.adopt {
-            self.pods.change(pod, "", writer, |it| adopt(set, it)).await?;
+            claims.keep(self.pods.change(pod, "", writer, |it| adopt(set, it)).await);
         }
         for pod in &plan.release {
-            self.pods.change(pod, "", writer, |it| release(set, it)).await?;
+            claims.keep(self.pods.change(pod, "", writer, |it| release(set, it)).await);
         }
+        // The number of missing pods is right only with all claims.
+        claims.into_result()?;
+        // One pod is like the next, so after one that is refused the others are not tried
+        // (`slowStartBatch` in k8s.io/kubernetes v1.36.4 pkg/controller/replicaset/replica_set.go).
         for _ in 0..plan.create.min(BURST) {
             let created = self.pods.create(pod(set), writer).await?;
             let event = Event::normal("SuccessfulCreate", format!("Created pod: {}", created.header().name));
             self.recorder.record(NAME, set, event).await;
         }
+        let mut deletions = FirstError::default();
         for pod in &plan.delete {
-            let deleted = self.pods.delete(pod, &DeleteParams::default(), writer).await?;
-            if deleted {
+            let deleted = self.pods.delete(pod, &DeleteParams::default(), writer).await;
+            if deletions.keep(deleted) == Some(true) {
                 let event = Event::normal("SuccessfulDelete", format!("Deleted pod: {}", pod.name()));
                 self.recorder.record(NAME, set, event).await;
             }
         }
-        Ok(())
+        deletions.into_result()
     }
 }
 

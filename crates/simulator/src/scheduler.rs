@@ -19,7 +19,7 @@ use crate::condition;
 use crate::environment::Environment;
 use crate::index::NODE;
 use crate::json_access::{at, flag, items, text};
-use crate::object::{JsonObject, Pod};
+use crate::object::{JsonObject, Pod, has_ended};
 use crate::owner::is_deleting;
 use crate::recorder::{Event, Recorder};
 use crate::selector::{of_labels, selects};
@@ -133,7 +133,7 @@ fn is_waiting(pod: &Value) -> bool {
         && !is_deleting(pod)
         && matches!(text(pod, "/spec/schedulerName"), "" | "default-scheduler")
         && items(pod, "/spec/schedulingGates").is_empty()
-        && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+        && !has_ended(pod)
 }
 
 /// Returns the node for a pod: the next one of the round robin that fits.

@@ -22,7 +22,9 @@ pub struct Settings {
     /// Simulate Deployments, ReplicaSets, services and service accounts too. If false, there are
     /// only nodes on which pods run, for controllers of your own. Defaults to true.
     pub workloads: bool,
-    /// The interval at which nodes renew their leases. Defaults to `None`: there are no leases.
+    /// The interval at which nodes renew their leases, and become ready again if another client has
+    /// reported them as lost. Defaults to `None`: there are no leases. With kube-controller-manager
+    /// it should be 10 s, as in Kubernetes, so that nodes stay ready.
     pub heartbeat: Option<Duration>,
     /// The time from the assignment of a pod to its readiness. Defaults to 1 s.
     pub ready_after: Duration,

@@ -18,7 +18,7 @@ use dogwatch_informer::Change;
 use serde_json::Value;
 
 use crate::caches::Caches;
-use crate::collection::{Collection, Writer};
+use crate::collection::{Collection, FirstError, Writer};
 use crate::component::Component;
 use crate::environment::Environment;
 use crate::index::{CONTROLLER, ORPHAN, SELECTOR, anchor, labels};
@@ -61,7 +61,7 @@ impl Component for Deployments {
 
     /// Returns the controller, which processes the Deployment of a ReplicaSet, before and after a
     /// change; for a ReplicaSet without one, the Deployments whose selector matches. Of pods only
-    /// the deletion counts: some Deployments wait for it.
+    /// the end counts: some Deployments wait for it.
     fn watch(&self) -> ControllerBuilder<ObjectKey> {
         let (deployments, sets) = (self.deployments.clone(), self.sets.clone());
         let owners = move |set: &JsonObject| -> Vec<ObjectKey> {
@@ -73,14 +73,19 @@ impl Component for Deployments {
             let wants = |it: &Arc<JsonObject>| of_workload(it).is_some_and(|it| selects(&it, set));
             candidates.filter(wants).filter_map(|it| it.key()).collect()
         };
-        let gone = Predicate::new(|change: &Change<Pod>| matches!(change, Change::Deleted(_)));
+        let ended = Predicate::new(|change: &Change<Pod>| match change {
+            Change::Deleted(_) => true,
+            // Finalizers may keep the pod.
+            Change::Updated { old, new } => new.has_ended && !old.has_ended,
+            _ => false,
+        });
         let waiting = move |pod: &Pod| {
             let set = sets.get(&controller_key(pod, "ReplicaSet")?)?;
             controller_key(&set, "Deployment")
         };
         Controller::of(&self.deployments.informer)
             .watches(&self.sets.informer, owners)
-            .watches(Watched::new(&self.pods.informer).when(gone), waiting)
+            .watches(Watched::new(&self.pods.informer).when(ended), waiting)
     }
 }
 
@@ -125,13 +130,13 @@ impl Rollout<'_> {
     async fn claim(&mut self, key: &ObjectKey) -> Result<bool, Error> {
         let Some(selector) = of_workload(&self.deployment) else { return Ok(true) };
         let alive = !is_deleting(&self.deployment);
-        let mut claimed: Vec<Arc<Value>> = Vec::new();
+        let (mut claimed, mut failed): (Vec<Arc<Value>>, _) = (Vec::new(), FirstError::default());
         for set in self.of.sets.found(CONTROLLER, text(&self.deployment, "/metadata/uid")) {
             if selects(&selector, &set) || !alive {
                 claimed.push(Arc::clone(set.json()));
             } else if let Some(set_key) = set.key() {
                 let release = |it: &mut Value| release(&self.deployment, it);
-                self.of.sets.change(&set_key, "", self.writer, release).await?;
+                failed.keep(self.of.sets.change(&set_key, "", self.writer, release).await);
             }
         }
         let mut orphans = self.of.sets.found(ORPHAN, &anchor(key.namespace().unwrap_or_default(), &selector));
@@ -142,11 +147,12 @@ impl Rollout<'_> {
         for set in orphans {
             let Some(set_key) = set.key() else { continue };
             let adopt = |it: &mut Value| adopt(&self.deployment, it);
-            let adopted = self.of.sets.change(&set_key, "", self.writer, adopt).await?;
+            let adopted = self.of.sets.change(&set_key, "", self.writer, adopt).await;
             // Another client may have been faster.
-            let ours = adopted.filter(|it| controls(&self.deployment, it));
+            let ours = failed.keep(adopted).flatten().filter(|it| controls(&self.deployment, it));
             claimed.extend(ours.map(|it| Arc::clone(it.json())));
         }
+        failed.into_result()?;
         claimed.sort_by(|left, right| {
             ReplicaSetState::read(left).age().cmp(&ReplicaSetState::read(right).age())
         });
@@ -166,7 +172,7 @@ impl Rollout<'_> {
         self.annotate(&olds).await?;
         let new = self.new.as_deref().map(ReplicaSetState::read);
         let old_pods = self.wanted.recreate && self.has_old_pods();
-        let mut created = false;
+        let (mut created, mut failed) = (false, FirstError::default());
         match rollout::step(&self.wanted, new.as_ref(), &olds, old_pods) {
             RolloutStep::Rest => {}
             RolloutStep::Create(size) => {
@@ -174,7 +180,7 @@ impl Rollout<'_> {
             }
             RolloutStep::Resize(sizes) => {
                 for (name, size) in sizes {
-                    self.resize(key, &name, size).await?;
+                    failed.keep(self.resize(key, &name, size).await);
                 }
             }
         }
@@ -183,10 +189,12 @@ impl Rollout<'_> {
             for name in
                 rollout::expired_revisions(number(&self.deployment, "/spec/revisionHistoryLimit"), &olds)
             {
-                self.forget(key, &name).await?;
+                failed.keep(self.forget(key, &name).await);
             }
         }
-        self.report(key, created).await
+        let reported = self.report(key, created).await;
+        failed.into_result()?;
+        reported
     }
 
     fn old_sets(&self) -> Vec<ReplicaSetState> {

@@ -1,12 +1,14 @@
 //! The pods behind a service: the ports that they serve, and their form in EndpointSlices and in
 //! Endpoints.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::condition;
 use crate::json_access::{at, flag, items, number, text};
+use crate::object::has_ended;
 use crate::owner::is_deleting;
 
 /// Pods that serve the same ports.
@@ -35,7 +37,15 @@ pub(super) fn groups(service: &Value, pods: &[Arc<Value>]) -> Vec<Group> {
 }
 
 fn is_reachable(pod: &Value) -> bool {
-    !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") && !text(pod, "/status/podIP").is_empty()
+    !has_ended(pod) && address(pod).is_some()
+}
+
+/// Returns the first IPv4 address of a pod. All slices are of type IPv4, and one address of another
+/// family would make the server reject the slice with all its endpoints (`getEndpointAddresses` in
+/// k8s.io/endpointslice v0.36.4 utils.go).
+fn address(pod: &Value) -> Option<&str> {
+    let all = items(pod, "/status/podIPs").iter().map(|it| text(it, "/ip"));
+    all.chain([text(pod, "/status/podIP")]).find(|it| it.parse::<Ipv4Addr>().is_ok())
 }
 
 /// Returns the ports of a service on a pod: by number, or by the name of a container port.
@@ -69,7 +79,7 @@ pub(super) fn endpoint(service: &Value, pod: &Value, zone: Option<&str>) -> Valu
     let (serving, terminating) = (condition::is_true(pod, "Ready"), is_deleting(pod));
     let ready = flag(service, "/spec/publishNotReadyAddresses") || (serving && !terminating);
     let mut endpoint = json!({
-        "addresses": [pod["status"]["podIP"]],
+        "addresses": [address(pod)],
         "conditions": { "ready": ready, "serving": serving, "terminating": terminating },
         "targetRef": target(pod),
     });
@@ -88,8 +98,8 @@ pub(super) fn endpoint(service: &Value, pod: &Value, zone: Option<&str>) -> Valu
 /// Returns the pods of a group as a subset of Endpoints; `None` if that would be empty.
 pub(super) fn subset(service: &Value, group: &Group) -> Option<Value> {
     let all = flag(service, "/spec/publishNotReadyAddresses");
-    let address = |pod: &&Arc<Value>| {
-        let mut address = json!({ "ip": pod["status"]["podIP"], "targetRef": target(pod) });
+    let entry = |pod: &&Arc<Value>| {
+        let mut address = json!({ "ip": address(pod), "targetRef": target(pod) });
         if !text(pod, "/spec/nodeName").is_empty() {
             address["nodeName"] = pod["spec"]["nodeName"].clone();
         }
@@ -107,7 +117,7 @@ pub(super) fn subset(service: &Value, group: &Group) -> Option<Value> {
     let mut subset = json!({});
     for (field, pods) in [("addresses", ready), ("notReadyAddresses", waiting)] {
         if !pods.is_empty() {
-            let mut list: Vec<Value> = pods.iter().map(address).collect();
+            let mut list: Vec<Value> = pods.iter().map(entry).collect();
             list.sort_by(|left, right| text(left, "/ip").cmp(text(right, "/ip")));
             subset[field] = list.into();
         }
@@ -167,6 +177,25 @@ mod tests {
         let unknown = service(json!([{ "port": 80, "targetPort": "grpc", "protocol": "TCP" }]));
         assert!(groups(&unknown, &pods).is_empty());
         assert_eq!(groups(&service(json!([])), &pods).len(), 1, "a headless service needs no ports");
+    }
+
+    #[test]
+    fn the_first_ipv4_address_of_a_pod_is_listed() {
+        let status = |podip: &str, podips: &[&str]| {
+            let list: Vec<_> = podips.iter().map(|it| json!({ "ip": it })).collect();
+            let mut pod = (*pod("a", 80, true)).clone();
+            pod["status"]["podIP"] = podip.into();
+            pod["status"]["podIPs"] = list.into();
+            Arc::new(pod)
+        };
+        let dual = status("2001:db8::1", &["2001:db8::1", "10.0.0.7"]);
+        assert_eq!(endpoint(&service(json!([])), &dual, None)["addresses"], json!(["10.0.0.7"]));
+        let group = Group { ports: vec![], pods: vec![Arc::clone(&dual)] };
+        assert_eq!(subset(&service(json!([])), &group).unwrap()["addresses"][0]["ip"], "10.0.0.7");
+        assert_eq!(address(&status("10.0.0.8", &[])), Some("10.0.0.8"));
+        let pods = [status("2001:db8::1", &["2001:db8::1"]), dual, status("", &[]), status("nowhere", &[])];
+        let groups = groups(&service(json!([])), &pods);
+        assert_eq!(groups.iter().map(|it| it.pods.len()).collect::<Vec<_>>(), [1]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use dogwatch_core::{DeleteParams, Object, ObjectKey};
 use serde_json::{Value, json};
 
 use crate::caches::Caches;
-use crate::collection::{Collection, Writer};
+use crate::collection::{Collection, FirstError, Writer};
 use crate::component::Component;
 use crate::index::{LABEL, SELECTOR, anchor, labels as label_values};
 use crate::json_access::{entries, text};
@@ -100,10 +100,10 @@ impl Reconciler for Endpoints {
         let wanted =
             groups.iter().map(|it| (it.ports.clone(), it.pods.iter().map(endpoint).collect())).collect();
         let writes = slices::writes(&service, wanted, self.own_slices(key));
-        self.write_slices(key, writes, writer).await?;
+        let slices = self.write_slices(key, writes, writer).await;
         let subsets = groups.iter().filter_map(|it| addresses::subset(&service, it)).collect();
-        self.write_endpoints(key, &service, subsets, writer).await?;
-        Ok(Action::Done)
+        let endpoints = self.write_endpoints(key, &service, subsets, writer).await;
+        slices.and(endpoints).map(|()| Action::Done)
     }
 }
 
@@ -123,21 +123,22 @@ impl Endpoints {
         writes: slices::Writes,
         writer: Writer<'_>,
     ) -> Result<(), Error> {
+        let mut failed = FirstError::default();
         for slice in writes.create {
-            self.slices.create(slice, writer).await?;
+            failed.keep(self.slices.create(slice, writer).await);
         }
         for slice in writes.update {
             let Ok(slice_key) = ObjectKey::from_parts(key.namespace(), text(&slice, "/metadata/name")) else {
                 continue;
             };
             // Fails on a conflict with another write; then the service is retried.
-            self.slices.replace(&slice_key, slice, writer).await?;
+            failed.keep(self.slices.replace(&slice_key, slice, writer).await);
         }
         for name in writes.delete {
             let Ok(slice) = ObjectKey::from_parts(key.namespace(), &name) else { continue };
-            self.slices.delete(&slice, &DeleteParams::default(), writer).await?;
+            failed.keep(self.slices.delete(&slice, &DeleteParams::default(), writer).await);
         }
-        Ok(())
+        failed.into_result()
     }
 
     async fn write_endpoints(
@@ -181,17 +182,18 @@ impl Endpoints {
 
     /// Deletes the slices and Endpoints of a service that is gone.
     async fn forget(&self, key: &ObjectKey, writer: Writer<'_>) -> Result<(), Error> {
+        let mut failed = FirstError::default();
         for slice in self.own_slices(key) {
             let Ok(slice) = ObjectKey::from_parts(key.namespace(), text(&slice, "/metadata/name")) else {
                 continue;
             };
-            self.slices.delete(&slice, &DeleteParams::default(), writer).await?;
+            failed.keep(self.slices.delete(&slice, &DeleteParams::default(), writer).await);
         }
         let ours = |it: &Arc<JsonObject>| it.header().labels.get(MANAGED_BY) == Some(MANAGER);
         if self.endpoints.get(key).filter(ours).is_some() {
-            self.endpoints.delete(key, &DeleteParams::default(), writer).await?;
+            failed.keep(self.endpoints.delete(key, &DeleteParams::default(), writer).await);
         }
-        Ok(())
+        failed.into_result()
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn writes(service: &Value, wanted: Vec<(Vec<Value>, Vec<Value>)>, sli
     for slice in slices {
         let ports = items(&slice, "/ports");
         let used = wanted.iter().any(|(it, _)| it.as_slice() == ports);
-        if used && text(&slice, "/addressType") == "IPv4" {
+        if used && text(&slice, "/addressType") == "IPv4" && is_owned(&slice, service) {
             kept.push(Slice { changed: false, slice });
         } else {
             writes.delete.push(text(&slice, "/metadata/name").to_owned());
@@ -71,6 +71,13 @@ pub(super) fn writes(service: &Value, wanted: Vec<(Vec<Value>, Vec<Value>)>, sli
         }
     }
     writes
+}
+
+/// Returns true if a slice belongs to this service, not to a former one of the same name, with which
+/// it would be garbage collected (`ownedBy` in k8s.io/endpointslice v0.36.4 utils.go).
+fn is_owned(slice: &Value, service: &Value) -> bool {
+    let mut owners = items(slice, "/metadata/ownerReferences").iter();
+    owners.any(|it| text(it, "/uid") == text(service, "/metadata/uid") && text(it, "/kind") == "Service")
 }
 
 struct Slice {
@@ -216,6 +223,15 @@ mod tests {
         assert_eq!(apply(&mut slices, vec![(ports(), vec![endpoint(1, true)])]), (1, 0, 1));
         assert_eq!(apply(&mut slices, vec![]), (1, 0, 1));
         assert_eq!((sizes(&slices), items(&slices[0], "/ports").len()), (vec![0], 0));
+    }
+
+    #[test]
+    fn slices_of_a_former_service_of_this_name_are_replaced() {
+        let mut slices = Vec::new();
+        apply(&mut slices, vec![(ports(), vec![endpoint(1, true)])]);
+        slices[0]["metadata"]["ownerReferences"][0]["uid"] = "former".into();
+        assert_eq!(apply(&mut slices, vec![(ports(), vec![endpoint(1, true)])]), (1, 0, 1));
+        assert_eq!(slices[0]["metadata"]["ownerReferences"][0]["uid"], "s");
     }
 
     #[test]

@@ -14,6 +14,9 @@ const OF_NODE: u32 = 253;
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     held: HashMap<String, ObjectKey>,
+    /// The addresses that pods do not have in their status yet, by the uid of the pod. A pod gets the
+    /// same one again if the report of its status has failed.
+    unreported: HashMap<String, String>,
     /// For each network, a position before which all addresses are in use. A search starts there,
     /// instead of passing the addresses of all other pods.
     full_up_to: HashMap<String, u32>,
@@ -21,17 +24,33 @@ pub(super) struct Addresses {
 
 impl Addresses {
     /// Allocates an address for a pod, in this network if it has a free one. `network` is the first
-    /// three parts of an address, or empty.
-    pub(super) fn take(&mut self, key: &ObjectKey, network: &str) -> String {
+    /// three parts of an address, or empty. Returns an empty string if no address is free.
+    pub(super) fn take(&mut self, key: &ObjectKey, uid: &str, network: &str) -> String {
+        if let Some(taken) = self.unreported.get(uid) {
+            return taken.clone();
+        }
         let own = if network.is_empty() { None } else { self.free_in(network, OF_NODE) };
         let free = own.or_else(|| self.free_in("", OTHERS)).unwrap_or_default();
-        self.held.insert(free.clone(), key.clone());
+        if !free.is_empty() {
+            self.held.insert(free.clone(), key.clone());
+            self.unreported.insert(uid.to_owned(), free.clone());
+        }
         free
     }
 
-    /// Records that a pod has an address.
-    pub(super) fn hold(&mut self, address: String, key: &ObjectKey) {
+    /// Records that a pod has an address in its status.
+    pub(super) fn hold(&mut self, address: String, key: &ObjectKey, uid: &str) {
+        if self.unreported.get(uid) == Some(&address) {
+            self.unreported.remove(uid);
+        }
         self.held.insert(address, key.clone());
+    }
+
+    /// Releases the address that a pod has never had in its status, if there is one.
+    pub(super) fn give_back_unreported(&mut self, key: &ObjectKey, uid: &str) {
+        if let Some(address) = self.unreported.remove(uid) {
+            self.give_back(&address, key);
+        }
     }
 
     /// Releases an address, unless another pod has it already.
@@ -94,6 +113,22 @@ mod tests {
         assert_eq!(position("", "10.244.1.2"), None);
     }
 
+    #[test]
+    fn a_pod_keeps_its_address_until_it_is_reported_or_gone() {
+        let mut addresses = Addresses::default();
+        let [one, two] = ["one", "two"].map(ObjectKey::cluster);
+        assert_eq!(addresses.take(&one, "u1", "10.244.1"), "10.244.1.2");
+        assert_eq!(addresses.take(&one, "u1", "10.244.1"), "10.244.1.2", "the report has failed");
+        addresses.hold("10.244.1.2".to_owned(), &one, "u1");
+        addresses.give_back_unreported(&one, "u1");
+        assert_eq!(addresses.take(&two, "u2", "10.244.1"), "10.244.1.3", "the first is in use");
+        addresses.give_back_unreported(&two, "u2");
+        assert_eq!(addresses.take(&two, "u3", "10.244.1"), "10.244.1.3", "the pod was replaced");
+        addresses.give_back("10.244.1.2", &one);
+        assert_eq!(addresses.take(&one, "u1", "10.244.1"), "10.244.1.2");
+        assert_eq!(addresses.held.len(), 2);
+    }
+
     proptest! {
         /// Compared with a search from the first address on, with addresses released in between.
         #[test]
@@ -109,7 +144,8 @@ mod tests {
                 let all = (0..OF_NODE).map(|it| nth("10.244.1", it)).chain((0..OTHERS).map(|it| nth("", it)));
                 let expected = { all }.find(free);
                 let key = ObjectKey::cluster(&at.to_string());
-                let taken = addresses.take(&key, "10.244.1");
+                let taken = addresses.take(&key, &at.to_string(), "10.244.1");
+                addresses.hold(taken.clone(), &key, &at.to_string());
                 prop_assert_eq!(Some(&taken), expected.as_ref());
                 held.push((taken, key));
             }

@@ -6,6 +6,7 @@ mod addresses;
 mod status;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use crate::condition;
 use crate::environment::Environment;
 use crate::index::NODE;
 use crate::json_access::{at, flag, items, number, text};
-use crate::object::{JsonObject, Pod};
+use crate::object::{JsonObject, Pod, has_ended};
 use crate::owner::{controller_key, is_deleting};
 use crate::recorder::{Event, Recorder};
 use crate::settings::Settings;
@@ -76,7 +77,7 @@ enum Stage {
     Complete,
     /// Its status is updated for changes by other clients.
     Refresh,
-    /// It stops because it is deleted.
+    /// It stops because it is deleted, and is removed unless finalizers keep it.
     Stop,
     /// It is deleted because its node does not exist.
     Collect,
@@ -125,9 +126,33 @@ impl Kubelet {
         takes
     }
 
-    async fn stop(&self, key: &ObjectKey, pod: &Value, writer: Writer<'_>) -> Result<Action, Error> {
-        self.record_each(pod, |it| Event::normal("Killing", format!("Stopping container {it}"))).await;
+    /// Ends a pod that is being deleted, and removes it. Its phase becomes terminal first, as the
+    /// kubelet requires in `canBeDeleted` (k8s.io/kubernetes v1.36.4
+    /// pkg/kubelet/status/status_manager.go): finalizers may keep the pod, and others wait for its end.
+    async fn stop(&self, key: &ObjectKey, pod: &Pod, writer: Writer<'_>) -> Result<Action, Error> {
+        if !pod.has_ended {
+            self.record_each(pod, |it| Event::normal("Killing", format!("Stopping container {it}"))).await;
+        }
+        let (now, uid) = (self.environment.stamp(), text(pod, "/metadata/uid"));
+        let facts = Facts { now: &now, hosts: &[], addresses: &[], uid, over: false };
+        self.report(key, Stage::Stop, facts, writer).await?;
         self.remove(key, pod, writer).await
+    }
+
+    /// Writes the status of a pod after a stage. Returns the pod, or `None` if there is no pod of this
+    /// name.
+    async fn report(
+        &self,
+        key: &ObjectKey,
+        stage: Stage,
+        facts: Facts<'_>,
+        writer: Writer<'_>,
+    ) -> Result<Option<Arc<Pod>>, Error> {
+        let report = |it: &mut Value| {
+            let status = if text(it, "/metadata/uid") == facts.uid { report(stage, it, facts) } else { None };
+            status.map(|status| it["status"] = status).is_some()
+        };
+        self.pods.change(key, "status", writer, report).await
     }
 
     /// Deletes a pod whose node does not exist. A pod that has not ended fails first, as in
@@ -141,8 +166,7 @@ impl Kubelet {
         let writer = Writer { manager: "kube-controller-manager", context };
         let now = self.environment.stamp();
         let fail = |it: &mut Value| {
-            let ended = matches!(text(it, "/status/phase"), "Succeeded" | "Failed");
-            if ended || text(it, "/metadata/uid") != text(pod, "/metadata/uid") {
+            if has_ended(it) || text(it, "/metadata/uid") != text(pod, "/metadata/uid") {
                 return false;
             }
             let mut conditions = items(it, "/status/conditions").to_vec();
@@ -162,8 +186,14 @@ impl Kubelet {
         let this_pod = Preconditions { uid, ..Preconditions::default() };
         let params = DeleteParams::default().grace_period(Duration::ZERO).preconditions(this_pod);
         match self.pods.delete(key, &params, writer).await {
-            Err(error) if code(&error) != 409 => Err(error),
-            _ => Ok(Action::Done),
+            Ok(_) => Ok(Action::Done),
+            Err(error) if code(&error) == 409 => {
+                // The uid is not the only reason for a conflict; then another attempt may succeed.
+                let same = |it: Arc<Pod>| it["metadata"]["uid"] == pod["metadata"]["uid"];
+                let exists = self.pods.live(key).await?.is_some_and(same);
+                if exists { Err(error) } else { Ok(Action::Done) }
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -226,22 +256,26 @@ impl Reconciler for Kubelet {
         if stage == Stage::Stop {
             return self.stop(key, &pod, writer).await;
         }
-        let host = items(&node, "/status/addresses").iter().find(|it| text(it, "/type") == "InternalIP");
-        let host = host.map_or("", |it| text(it, "/address"));
-        let address = match (stage, text(&pod, "/status/podIP")) {
-            (Stage::Start, "") if flag(&pod, "/spec/hostNetwork") => host.to_owned(),
-            (Stage::Start, "") => take_address(&mut self.addresses.lock(), key, &node),
-            (_, known) => known.to_owned(),
-        };
         let (now, uid) = (self.environment.stamp(), text(&pod, "/metadata/uid"));
+        let hosts = hosts(&node);
+        let gets_address = stage == Stage::Start && text(&pod, "/status/podIP").is_empty();
+        let own = match (gets_address, flag(&pod, "/spec/hostNetwork")) {
+            (true, false) => Some(take_address(&mut self.addresses.lock(), key, uid, &node)),
+            _ => None,
+        };
+        let addresses = match &own {
+            Some(own) => vec![own.as_str()],
+            None if gets_address => hosts.clone(),
+            None => Vec::new(),
+        };
         let left = time_left(&pod, self.environment.now());
         let over = left.is_some_and(|it| it.is_zero());
-        let facts = Facts { now: &now, host, address: &address, uid, over };
-        let report = |it: &mut Value| {
-            let status = if text(it, "/metadata/uid") == uid { report(stage, it, facts) } else { None };
-            status.map(|status| it["status"] = status).is_some()
-        };
-        self.pods.change(key, "status", writer, report).await?;
+        let facts = Facts { now: &now, hosts: &hosts, addresses: &addresses, uid, over };
+        if self.report(key, stage, facts, writer).await?.is_none() {
+            // The handler may have processed the deletion before the address was taken.
+            self.addresses.lock().give_back_unreported(key, uid);
+            return Ok(Action::Done);
+        }
         if stage == Stage::Start {
             self.record_each(&pod, |it| Event::normal("Started", format!("Started container {it}"))).await;
         }
@@ -257,18 +291,35 @@ impl EventHandler<Pod> for AddressTracker {
     fn on_change(&mut self, change: &Change<Pod>) {
         let pod = change.object();
         let (address, Some(key)) = (text(pod, "/status/podIP"), pod.key()) else { return };
+        let (mut addresses, uid) = (self.0.lock(), text(pod, "/metadata/uid"));
         match change {
+            Change::Deleted(_) => {
+                addresses.give_back(address, &key);
+                addresses.give_back_unreported(&key, uid);
+            }
             _ if address.is_empty() => {}
-            Change::Deleted(_) => self.0.lock().give_back(address, &key),
-            _ => self.0.lock().hold(address.to_owned(), &key),
+            _ => addresses.hold(address.to_owned(), &key, uid),
         }
     }
 }
 
 /// Allocates an address for a pod, in the network of its node if that has a free one.
-fn take_address(addresses: &mut Addresses, key: &ObjectKey, node: &Value) -> String {
+fn take_address(addresses: &mut Addresses, key: &ObjectKey, uid: &str, node: &Value) -> String {
     let network = text(node, "/spec/podCIDR").rsplit_once('.').map_or("", |(it, _)| it);
-    addresses.take(key, network)
+    addresses.take(key, uid, network)
+}
+
+/// Returns the addresses of a node: the first one, and the first of the other family (`GetNodeHostIPs`
+/// in k8s.io/kubernetes v1.36.4 pkg/util/node/node.go). There may be none.
+fn hosts(node: &Value) -> Vec<&str> {
+    let of_type = |kind: &'static str| {
+        let all = items(node, "/status/addresses").iter().filter(move |it| text(it, "/type") == kind);
+        all.filter_map(|it| Some((text(it, "/address"), text(it, "/address").parse::<IpAddr>().ok()?)))
+    };
+    let mut all = of_type("InternalIP").chain(of_type("ExternalIP"));
+    let Some(first) = all.next() else { return Vec::new() };
+    let other = all.find(|(_, it)| it.is_ipv4() != first.1.is_ipv4());
+    [Some(first), other].into_iter().flatten().map(|(it, _)| it).collect()
 }
 
 /// Returns the time that a pod may still be active, if it has a deadline.
@@ -285,8 +336,9 @@ fn stage(pod: &Value, has_node: bool) -> Option<Stage> {
     if text(pod, "/spec/nodeName").is_empty() {
         return None;
     }
-    // Without a grace period left, only finalizers keep it.
-    if is_deleting(pod) && number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0 {
+    // Without a grace period left, only finalizers keep it, but its end may not be reported yet.
+    let grace = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
+    if is_deleting(pod) && grace == 0 && has_ended(pod) {
         return None;
     }
     if !has_node {
@@ -316,7 +368,9 @@ fn report(expected: Stage, pod: &Value, facts: Facts<'_>) -> Option<Value> {
         Stage::Complete => Some(status::completed(pod, facts)),
         Stage::Refresh if facts.over => Some(status::expired(pod, facts)),
         Stage::Refresh => status::refreshed(pod, facts),
-        Stage::Stop | Stage::Collect => None,
+        Stage::Stop if has_ended(pod) => None,
+        Stage::Stop => Some(status::stopped(pod, facts)),
+        Stage::Collect => None,
     }
 }
 
@@ -347,15 +401,41 @@ mod tests {
             (
                 json!({ "deletionTimestamp": "t", "deletionGracePeriodSeconds": 0 }),
                 json!({ "phase": "Running" }),
+                Some(Stage::Stop),
+            ),
+            (
+                json!({ "deletionTimestamp": "t", "deletionGracePeriodSeconds": 30 }),
+                json!({ "phase": "Failed" }),
+                Some(Stage::Stop),
+            ),
+            (
+                json!({ "deletionTimestamp": "t", "deletionGracePeriodSeconds": 0 }),
+                json!({ "phase": "Failed" }),
                 None,
             ),
         ] {
             let pod = json!({ "metadata": metadata, "spec": { "nodeName": "n" }, "status": status });
             assert_eq!(stage(&pod, true), expected, "{pod}");
-            let held = metadata["deletionGracePeriodSeconds"] == 0;
+            let held = metadata["deletionGracePeriodSeconds"] == 0 && has_ended(&pod);
             assert_eq!(stage(&pod, false), (!held).then_some(Stage::Collect), "{pod}");
         }
         assert_eq!(stage(&json!({ "status": { "phase": "Pending" } }), false), None, "not assigned yet");
+    }
+
+    #[test]
+    fn a_node_has_an_address_of_each_family() {
+        let node = |addresses: &[(&str, &str)]| {
+            let all: Vec<_> =
+                addresses.iter().map(|(kind, it)| json!({ "type": kind, "address": it })).collect();
+            let node = json!({ "status": { "addresses": all } });
+            hosts(&node).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(node(&[("Hostname", "n"), ("InternalIP", ""), ("InternalIP", "n")]).is_empty());
+        assert_eq!(node(&[("ExternalIP", "192.0.2.1"), ("InternalIP", "10.0.0.1")]), ["10.0.0.1"]);
+        assert_eq!(
+            node(&[("InternalIP", "2001:db8::1"), ("InternalIP", "2001:db8::2"), ("InternalIP", "10.0.0.1")]),
+            ["2001:db8::1", "10.0.0.1"]
+        );
     }
 
     #[test]
@@ -363,7 +443,8 @@ mod tests {
         let mut addresses = Addresses::default();
         let node = json!({ "spec": { "podCIDR": "10.244.1.0/24" } });
         let all: Vec<_> = (0..300)
-            .map(|it| take_address(&mut addresses, &ObjectKey::cluster(&it.to_string()), &node))
+            .map(|it: u32| it.to_string())
+            .map(|it| take_address(&mut addresses, &ObjectKey::cluster(&it), &it, &node))
             .collect();
         assert_eq!((all[0].as_str(), all[252].as_str()), ("10.244.1.2", "10.244.1.254"));
         assert_eq!(all[253], "10.245.0.2");

@@ -7,12 +7,19 @@ use serde_json::{Value, json};
 use crate::condition;
 use crate::json_access::{at, items, number, text};
 
+/// The exit codes of a program that a signal has ended: SIGKILL, or SIGTERM, which the kubelet sends
+/// first.
+const KILLED: u8 = 128 + 9;
+const TERMINATED: u8 = 128 + 15;
+
 /// The inputs of a report apart from the pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) now: &'a str,
-    pub(super) host: &'a str,
-    pub(super) address: &'a str,
+    /// The addresses of the node, at most one of each family.
+    pub(super) hosts: &'a [&'a str],
+    /// The addresses of the pod, if it gets them at this stage.
+    pub(super) addresses: &'a [&'a str],
     /// The uid of the pod, which makes the ids of its containers unique.
     pub(super) uid: &'a str,
     /// True if the deadline of the pod has passed.
@@ -27,10 +34,10 @@ pub(super) fn starting(pod: &Value, facts: Facts<'_>) -> Value {
     let reason = if inits { "PodInitializing" } else { "ContainerCreating" };
     status["phase"] = "Pending".into();
     status["containerStatuses"] =
-        containers(pod, "containers").map(|it| container(it, facts, waiting(reason), false)).collect();
+        containers(pod, "containers").map(|it| status_of(it, facts, waiting(reason), false)).collect();
     if inits {
         let waiting = waiting("PodInitializing");
-        let inits = containers(pod, "initContainers").map(|it| container(it, facts, waiting.clone(), false));
+        let inits = containers(pod, "initContainers").map(|it| status_of(it, facts, waiting.clone(), false));
         status["initContainerStatuses"] = inits.collect();
     }
     set_conditions(&mut status, pod, !inits, false, facts.now);
@@ -41,19 +48,16 @@ pub(super) fn starting(pod: &Value, facts: Facts<'_>) -> Value {
 pub(super) fn running(pod: &Value, facts: Facts<'_>) -> Value {
     let mut status = common(pod, facts);
     status["phase"] = "Running".into();
-    if !facts.address.is_empty() {
-        status["podIP"] = facts.address.into();
-        status["podIPs"] = json!([{ "ip": facts.address }]);
-    }
+    set_addresses(&mut status, "podIP", "podIPs", facts.addresses);
     let state = json!({ "running": { "startedAt": facts.now } });
     status["containerStatuses"] =
-        containers(pod, "containers").map(|it| container(it, facts, state.clone(), true)).collect();
+        containers(pod, "containers").map(|it| status_of(it, facts, state.clone(), true)).collect();
     if !items(pod, "/spec/initContainers").is_empty() {
         let inits = containers(pod, "initContainers").map(|it| {
             // A sidecar container keeps running.
             let stays = text(it, "/restartPolicy") == "Always";
-            let state = if stays { state.clone() } else { ended(it, facts) };
-            container(it, facts, state, true)
+            let state = if stays { state.clone() } else { terminated(it, facts, facts.now, 0) };
+            status_of(it, facts, state, true)
         });
         status["initContainerStatuses"] = inits.collect();
     }
@@ -63,39 +67,22 @@ pub(super) fn running(pod: &Value, facts: Facts<'_>) -> Value {
 
 /// Returns the status of a pod that has completed.
 pub(super) fn completed(pod: &Value, facts: Facts<'_>) -> Value {
-    let mut status = pod["status"].clone();
-    status["phase"] = "Succeeded".into();
-    let ended = containers(pod, "containers").map(|it| container(it, facts, ended(it, facts), false));
-    status["containerStatuses"] = ended.collect();
-    let mut conditions = items(pod, "/status/conditions").to_vec();
-    for kind in ["Ready", "ContainersReady"] {
-        condition::set(&mut conditions, kind, "False", "PodCompleted", "", facts.now);
-    }
-    condition::set(&mut conditions, "PodReadyToStartContainers", "False", "", "", facts.now);
-    condition::set(&mut conditions, "Initialized", "True", "PodCompleted", "", facts.now);
-    status["conditions"] = conditions.into();
-    status
+    ended(pod, facts, 0)
 }
 
 /// Returns the status of a pod whose deadline has passed.
 pub(super) fn expired(pod: &Value, facts: Facts<'_>) -> Value {
-    let mut status = pod["status"].clone();
-    status["phase"] = "Failed".into();
+    let mut status = ended(pod, facts, KILLED);
     status["reason"] = "DeadlineExceeded".into();
     status["message"] = "Pod was active on the node longer than the specified deadline".into();
-    let killed = |it: &Value| {
-        let mut state = ended(it, facts);
-        state["terminated"]["exitCode"] = 137.into();
-        state["terminated"]["reason"] = "Error".into();
-        container(it, facts, state, false)
-    };
-    status["containerStatuses"] = containers(pod, "containers").map(killed).collect();
-    let mut conditions = items(pod, "/status/conditions").to_vec();
-    for kind in ["Ready", "ContainersReady"] {
-        condition::set(&mut conditions, kind, "False", "PodFailed", "", facts.now);
-    }
-    status["conditions"] = conditions.into();
     status
+}
+
+/// Returns the status of a pod that was stopped because it is deleted. It has failed, unlike the pod
+/// of a program that handles SIGTERM and exits with 0: otherwise the deletion of a pod would complete
+/// its Job (`getPhase` in k8s.io/kubernetes v1.36.4 pkg/kubelet/kubelet_pods.go).
+pub(super) fn stopped(pod: &Value, facts: Facts<'_>) -> Value {
+    ended(pod, facts, TERMINATED)
 }
 
 /// Updates the status of a running pod for changes by other clients: readiness gates and ephemeral
@@ -107,7 +94,7 @@ pub(super) fn refreshed(pod: &Value, facts: Facts<'_>) -> Option<Value> {
     let mut known: HashSet<String> = later.iter().map(|it| text(it, "/name").to_owned()).collect();
     for it in containers(pod, "ephemeralContainers") {
         if known.insert(text(it, "/name").to_owned()) {
-            later.push(container(it, facts, json!({ "running": { "startedAt": facts.now } }), false));
+            later.push(status_of(it, facts, json!({ "running": { "startedAt": facts.now } }), false));
         }
     }
     if !later.is_empty() {
@@ -121,8 +108,7 @@ pub(super) fn refreshed(pod: &Value, facts: Facts<'_>) -> Option<Value> {
 
 fn common(pod: &Value, facts: Facts<'_>) -> Value {
     let mut status = pod["status"].clone();
-    status["hostIP"] = facts.host.into();
-    status["hostIPs"] = json!([{ "ip": facts.host }]);
+    set_addresses(&mut status, "hostIP", "hostIPs", facts.hosts);
     if at(&status, "/startTime").is_none() {
         status["startTime"] = facts.now.into();
     }
@@ -132,16 +118,97 @@ fn common(pod: &Value, facts: Facts<'_>) -> Value {
     status
 }
 
+/// Sets a list of addresses and the field for its first one. kube-apiserver rejects empty addresses.
+fn set_addresses(status: &mut Value, first: &str, all: &str, addresses: &[&str]) {
+    let list: Vec<Value> =
+        addresses.iter().filter(|it| !it.is_empty()).map(|it| json!({ "ip": it })).collect();
+    if let Some(address) = list.first() {
+        status[first] = address["ip"].clone();
+        status[all] = list.into();
+    }
+}
+
 fn containers<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     items(pod, &format!("/spec/{list}")).iter()
 }
 
-fn ended(container: &Value, facts: Facts<'_>) -> Value {
-    let (now, id) = (facts.now, container_id(container, facts));
-    json!({ "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now, "containerID": id } })
+/// Returns the status of a pod whose containers have ended with this exit code.
+fn ended(pod: &Value, facts: Facts<'_>, exit_code: u8) -> Value {
+    let mut status = pod["status"].clone();
+    for (list, field) in [
+        ("initContainers", "initContainerStatuses"),
+        ("containers", "containerStatuses"),
+        ("ephemeralContainers", "ephemeralContainerStatuses"),
+    ] {
+        let known = items(&pod["status"], &format!("/{field}")).iter();
+        let known: HashMap<&str, &Value> = known.map(|it| (text(it, "/name"), it)).collect();
+        let end = |it| ended_container(pod, it, known.get(text(it, "/name")).copied(), facts, exit_code);
+        let list: Vec<Value> = containers(pod, list).filter_map(end).collect();
+        if !list.is_empty() {
+            status[field] = list.into();
+        }
+    }
+    let (phase, reason) =
+        if exit_code == 0 { ("Succeeded", "PodCompleted") } else { ("Failed", "PodFailed") };
+    status["phase"] = phase.into();
+    let mut conditions = items(pod, "/status/conditions").to_vec();
+    for kind in ["Ready", "ContainersReady"] {
+        condition::set(&mut conditions, kind, "False", reason, "", facts.now);
+    }
+    condition::set(&mut conditions, "PodReadyToStartContainers", "False", "", "", facts.now);
+    if exit_code == 0 {
+        condition::set(&mut conditions, "Initialized", "True", reason, "", facts.now);
+    }
+    status["conditions"] = conditions.into();
+    if let Some(generation) = number(pod, "/metadata/generation") {
+        status["observedGeneration"] = generation.into();
+    }
+    status
 }
 
-fn container(container: &Value, facts: Facts<'_>, state: Value, ready: bool) -> Value {
+/// Returns the status of a container of a pod that has ended, if the container has one. `known` is
+/// the status before.
+fn ended_container(
+    pod: &Value,
+    container: &Value,
+    known: Option<&Value>,
+    facts: Facts<'_>,
+    exit_code: u8,
+) -> Option<Value> {
+    if known.is_some_and(|it| at(it, "/state/terminated").is_some()) {
+        return known.cloned();
+    }
+    if text(pod, "/status/phase") == "Running" {
+        let started = known.map(|it| text(it, "/state/running/startedAt")).filter(|it| !it.is_empty());
+        let state = terminated(container, facts, started.unwrap_or(facts.now), exit_code);
+        let mut status = status_of(container, facts, state, false);
+        for field in ["restartCount", "lastState"] {
+            if let Some(value) = known.and_then(|it| it.get(field)) {
+                status[field] = value.clone();
+            }
+        }
+        return Some(status);
+    }
+    // The container has never run. `TerminatePod` in k8s.io/kubernetes v1.36.4
+    // pkg/kubelet/status/status_manager.go reports that it was not found, unless the pod was not
+    // initialized.
+    let mut status = known?.clone();
+    if items(pod, "/spec/initContainers").is_empty() {
+        let message = "The container could not be located when the pod was terminated";
+        status["state"] = json!({ "terminated": {
+            "exitCode": KILLED, "reason": "ContainerStatusUnknown", "message": message } });
+    }
+    Some(status)
+}
+
+/// Returns the state of a container that has ended.
+fn terminated(container: &Value, facts: Facts<'_>, started: &str, exit_code: u8) -> Value {
+    let reason = if exit_code == 0 { "Completed" } else { "Error" };
+    json!({ "terminated": { "exitCode": exit_code, "reason": reason, "startedAt": started,
+        "finishedAt": facts.now, "containerID": container_id(container, facts) } })
+}
+
+fn status_of(container: &Value, facts: Facts<'_>, state: Value, ready: bool) -> Value {
     let image = text(container, "/image");
     let runs = state.get("running").is_some();
     let mut status = json!({
@@ -206,7 +273,7 @@ mod tests {
     use super::*;
 
     const FACTS: Facts<'static> =
-        Facts { now: "t2", host: "172.18.0.2", address: "10.244.1.2", uid: "u", over: false };
+        Facts { now: "t2", hosts: &["172.18.0.2"], addresses: &["10.244.1.2"], uid: "u", over: false };
 
     fn pod(spec: Value) -> Value {
         json!({ "metadata": { "name": "p", "generation": 1 }, "spec": spec,
@@ -264,6 +331,71 @@ mod tests {
         let over = expired(&runs, FACTS);
         assert_eq!((&over["phase"], &over["reason"]), (&json!("Failed"), &json!("DeadlineExceeded")));
         assert_eq!(over["containerStatuses"][0]["state"]["terminated"]["exitCode"], 137);
+    }
+
+    #[test]
+    fn a_deleted_pod_fails_with_all_containers_that_run() {
+        let spec = json!({ "containers": [{ "name": "a" }], "ephemeralContainers": [{ "name": "debug" }],
+            "initContainers": [{ "name": "first" }, { "name": "side", "restartPolicy": "Always" }] });
+        let fresh = pod(spec);
+        let runs = with(fresh.clone(), running(&fresh, FACTS));
+        let runs = with(runs.clone(), refreshed(&runs, FACTS).expect("a container was added"));
+        let mut deleted = runs.clone();
+        deleted["metadata"]["generation"] = 2.into();
+        deleted["status"]["containerStatuses"][0]["restartCount"] = 3.into();
+        let gone = with(deleted.clone(), stopped(&deleted, Facts { now: "t9", ..FACTS }));
+        let status = &gone["status"];
+        assert_eq!((&status["phase"], &status["observedGeneration"]), (&json!("Failed"), &json!(2)));
+        let container = &status["containerStatuses"][0];
+        let state = &container["state"]["terminated"];
+        assert_eq!((&state["exitCode"], &state["reason"]), (&json!(143), &json!("Error")));
+        assert_eq!((&state["startedAt"], &state["finishedAt"]), (&json!("t2"), &json!("t9")));
+        assert_eq!((&container["ready"], &container["restartCount"]), (&json!(false), &json!(3)));
+        let codes = [
+            ("/initContainerStatuses/0", 0),
+            ("/initContainerStatuses/1", 143),
+            ("/ephemeralContainerStatuses/0", 143),
+        ];
+        for (pointer, code) in codes {
+            assert_eq!(
+                number(status, &format!("{pointer}/state/terminated/exitCode")),
+                Some(code),
+                "{pointer}"
+            );
+        }
+        for kind in ["Ready", "ContainersReady", "PodReadyToStartContainers"] {
+            assert_eq!(condition::find(&gone, kind).unwrap()["status"], "False", "{kind}");
+        }
+        assert!(condition::is_true(&gone, "PodScheduled") && condition::is_true(&gone, "Initialized"));
+        assert_eq!(status["podIP"], "10.244.1.2", "addresses stay");
+    }
+
+    #[test]
+    fn a_deleted_pod_that_never_ran_fails_too() {
+        let fresh = pod(json!({ "containers": [{ "name": "a" }] }));
+        assert_eq!(stopped(&fresh, FACTS)["phase"], "Failed", "not accepted yet");
+        let started = with(fresh.clone(), starting(&fresh, FACTS));
+        let gone = stopped(&started, FACTS);
+        let state = &gone["containerStatuses"][0]["state"]["terminated"];
+        assert_eq!((&state["exitCode"], &state["reason"]), (&json!(137), &json!("ContainerStatusUnknown")));
+        let fresh = pod(json!({ "containers": [{ "name": "a" }], "initContainers": [{ "name": "first" }] }));
+        let started = with(fresh.clone(), starting(&fresh, FACTS));
+        let gone = stopped(&started, FACTS);
+        assert_eq!(gone["phase"], "Failed");
+        assert!(gone["containerStatuses"][0]["state"].get("waiting").is_some(), "it was not initialized");
+    }
+
+    #[test]
+    fn a_node_without_an_address_gives_none_to_its_pods() {
+        let fresh = pod(json!({ "containers": [{ "name": "a" }] }));
+        let runs = running(&fresh, Facts { hosts: &[], addresses: &[""], ..FACTS });
+        for field in ["hostIP", "hostIPs", "podIP", "podIPs"] {
+            assert_eq!(runs.get(field), None, "{field}");
+        }
+        let dual = Facts { hosts: &["2001:db8::1", "10.0.0.1"], ..FACTS };
+        let runs = running(&fresh, dual);
+        assert_eq!(runs["hostIP"], "2001:db8::1");
+        assert_eq!(runs["hostIPs"], json!([{ "ip": "2001:db8::1" }, { "ip": "10.0.0.1" }]));
     }
 
     #[test]

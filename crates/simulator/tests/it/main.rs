@@ -3,5 +3,7 @@
 
 mod test_cluster;
 mod lifecycle;
+mod pod_ends;
+mod refused_writes;
 mod simulators;
 mod stale_caches;

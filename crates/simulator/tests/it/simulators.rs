@@ -344,6 +344,55 @@ async fn a_service_gets_endpoint_slices_and_endpoints() {
     it.until_gone(ENDPOINTS, "default/web").await;
 }
 
+/// The slices are of type IPv4: an address of another family would make the server reject them.
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_an_ipv4_address_is_left_out_of_the_endpoints() {
+    let it = simulated(Settings::instant()).await;
+    it.add(
+        json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "namespace": "default" },
+        "spec": { "selector": { "app": "web" }, "ports": [{ "port": 80 }] } }),
+    )
+    .await;
+    let addresses = ["2001:db8::1", "172.18.9.9"].map(|it| json!({ "type": "InternalIP", "address": it }));
+    it.add(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "dual" } })).await;
+    it.change_status(NODES, "dual", |it| it["addresses"] = json!(addresses)).await;
+    let add = async |name: &str, node: &str, on_host: bool| {
+        it.add(json!({ "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": name, "namespace": "default", "labels": { "app": "web" } },
+            "spec": { "nodeName": node, "hostNetwork": on_host, "containers": [{ "name": "c", "image": "i" }] } }))
+            .await;
+        it.until_one(PODS, &format!("default/{name}"), is_ready).await
+    };
+    add("six", "node-1", false).await;
+    it.change_status(PODS, "default/six", |it| {
+        it["podIP"] = "2001:db8::7".into();
+        it["podIPs"] = json!([{ "ip": "2001:db8::7" }]);
+    })
+    .await;
+    let sorted = |mut all: Vec<String>| {
+        all.sort();
+        all
+    };
+    let listed = |all: &[Value]| -> Vec<String> {
+        let ours = all.iter().filter(|it| it["metadata"]["labels"]["kubernetes.io/service-name"] == "web");
+        let endpoints = ours.flat_map(|it| it["endpoints"].as_array().cloned().unwrap_or_default());
+        sorted(endpoints.map(|it| it["addresses"][0].as_str().unwrap().to_owned()).collect())
+    };
+    let four = add("four", "node-1", false).await;
+    let four = four["status"]["podIP"].as_str().unwrap();
+    it.until(SLICES, |all| listed(all) == [four]).await;
+    let host = add("host", "dual", true).await;
+    assert_eq!(host["status"]["hostIPs"], json!([{ "ip": "2001:db8::1" }, { "ip": "172.18.9.9" }]));
+    assert_eq!(host["status"]["podIPs"], host["status"]["hostIPs"]);
+    let expected = sorted(["172.18.9.9", four].map(str::to_owned).to_vec());
+    it.until(SLICES, |all| listed(all) == expected).await;
+    let all = |it: &Value| {
+        let addresses = it["subsets"][0]["addresses"].as_array().into_iter().flatten();
+        sorted(addresses.map(|it| it["ip"].as_str().unwrap().to_owned()).collect()) == expected
+    };
+    it.until_one(ENDPOINTS, "default/web", all).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_namespace_has_a_service_account_and_can_be_deleted() {
     let it = simulated(Settings::default()).await;
@@ -373,6 +422,50 @@ async fn nodes_are_ready_and_renew_their_leases_if_configured() {
     let renewed = |it: &Value| it["spec"]["renewTime"] != first["spec"]["renewTime"];
     let next = it.until_one(lease, "kube-node-lease/node-1", renewed).await;
     assert_eq!(next["spec"]["renewTime"], "2026-01-02T03:04:15.000000Z");
+}
+
+/// The node lifecycle controller of kube-controller-manager sets the conditions of a node whose lease
+/// is not renewed in time; only the kubelet sets them back.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_reported_as_lost_becomes_ready_again() {
+    let mut settings = Settings::only_nodes();
+    settings.heartbeat = Some(Duration::from_secs(10));
+    let it = simulated(settings).await;
+    it.until(NODES, |all| all.len() == 3 && all.iter().all(is_ready)).await;
+    it.advance(Duration::from_secs(15)).await;
+    let mine = json!({ "type": "Mine", "status": "Unknown", "reason": "NodeStatusUnknown" });
+    it.change_status(NODES, "node-1", |status| {
+        for condition in status["conditions"].as_array_mut().unwrap() {
+            let (status, reason) = match condition["type"].as_str() {
+                Some("DiskPressure") => ("True", "DiskIsFull"),
+                _ => ("Unknown", "NodeStatusUnknown"),
+            };
+            condition["status"] = status.into();
+            condition["reason"] = reason.into();
+            condition["message"] = "Kubelet stopped posting node status.".into();
+        }
+        status["conditions"].as_array_mut().unwrap().push(mine.clone());
+    })
+    .await;
+    let start = tokio::time::Instant::now();
+    let node = it.until_one(NODES, "node-1", is_ready).await;
+    assert!(start.elapsed() <= Duration::from_secs(10), "at the next heartbeat");
+    let ready = condition(&node, "Ready");
+    assert_eq!(
+        (&ready["reason"], &ready["message"]),
+        (&json!("KubeletReady"), &json!("kubelet is posting ready status"))
+    );
+    for field in ["lastHeartbeatTime", "lastTransitionTime"] {
+        assert_eq!(ready[field], "2026-01-02T03:04:25Z", "{field}");
+    }
+    for (kind, status) in
+        [("MemoryPressure", "False"), ("PIDPressure", "False"), ("DiskPressure", "True"), ("Mine", "Unknown")]
+    {
+        assert_eq!(condition(&node, kind)["status"], status, "{kind}");
+    }
+    let revision = node["metadata"]["resourceVersion"].clone();
+    it.advance(Duration::from_secs(100)).await;
+    assert_eq!(it.get(NODES, "node-1").unwrap()["metadata"]["resourceVersion"], revision);
 }
 
 #[tokio::test(start_paused = true)]
@@ -419,7 +512,10 @@ async fn a_pod_starts_when_its_node_is_created_later() {
     it.advance(Duration::from_secs(30)).await;
     assert_eq!(it.get(PODS, "default/p").unwrap()["status"]["phase"], "Pending");
     it.add(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "late" } })).await;
-    it.until_one(PODS, "default/p", is_ready).await;
+    let pod = it.until_one(PODS, "default/p", is_ready).await;
+    // kube-apiserver rejects empty addresses.
+    let addresses = ["hostIP", "hostIPs"].map(|field| pod["status"].get(field));
+    assert_eq!(addresses, [None, None], "the node has no address");
     it.advance(Duration::from_secs(60)).await;
     assert!(is_ready(&it.get(PODS, "default/p").expect("the pod stays")));
 }

@@ -68,6 +68,21 @@ impl TestCluster {
         }
     }
 
+    /// Changes the status of an object.
+    pub(crate) async fn change_status(&self, of: Kind, key: &str, mut change: impl FnMut(&mut Value)) {
+        let key: ObjectKey = key.parse().unwrap();
+        let api = api(&self.client, of).at(&key);
+        loop {
+            let mut object = api.get(key.name()).await.expect("the object exists");
+            change(&mut object["status"]);
+            let params = WriteParams::default();
+            match api.replace_subresource::<Value>(key.name(), "status", &params, &object).await {
+                Ok(_) => return,
+                Err(error) => assert!(error.is_conflict(), "{error}"),
+            }
+        }
+    }
+
     pub(crate) async fn delete(&self, of: Kind, key: &str, params: DeleteParams) {
         let key: ObjectKey = key.parse().unwrap();
         api(&self.client, of).at(&key).delete(key.name(), &params).await.expect("deleted");
