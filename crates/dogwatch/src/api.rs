@@ -2,8 +2,8 @@
 //! patches, kinds, statuses.
 
 pub use dogwatch_client::api::{
-    ApplyConflict, ApplyError, ConflictRetries, Deletion, List, LogParams, Patch, RowObject, StaticScope,
-    Table, TableColumn, TableMeta, TableRow, retry_on_conflict,
+    ApplyConflict, ApplyError, ConflictRetries, Deletion, List, LogParams, Patch, Representation, RowObject,
+    StaticScope, Table, TableColumn, TableMeta, TableRow, retry_on_conflict,
 };
 pub use dogwatch_client::{
     ConditionResult, DEFAULT_PAGE_SIZE, EventCondition, ListStream, Listed, RetryWatcher, UntilError,

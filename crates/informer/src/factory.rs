@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch_client::api::StaticScope;
+use dogwatch_client::api::{Representation, StaticScope};
 use dogwatch_client::{Api, Client, ClientIdentity};
 use dogwatch_core::{FieldSelector, LabelSelector, Object, ResourceType, View};
 use futures_core::future::BoxFuture;
@@ -21,7 +21,8 @@ use serde::de::DeserializeOwned;
 
 use crate::informer::{Contents, InformerBuilder, Lifecycle, NotSynced, SharedInformer, WeakInformer};
 
-/// A factory of shared informers: one for each client, resource, selection and payload type.
+/// A factory of shared informers: one for each client, resource, selection, payload type and
+/// [representation](Representation).
 ///
 /// An informer without a [name](InformerBuilder::name) is named after the plural of its resource;
 /// from the second one on, a number is appended, so that their metrics are distinct.
@@ -78,6 +79,9 @@ struct Key {
     payload: TypeId,
     /// Clients of different servers or users see different objects.
     client: ClientIdentity,
+    /// Handles of one payload type may read whole objects or metadata, with or without managed
+    /// fields.
+    representation: Representation,
     contents: Contents,
 }
 
@@ -207,7 +211,8 @@ impl InformerFactory {
     }
 
     /// Returns the informer of the objects that this handle reads, in the namespaces of the
-    /// selection.
+    /// selection. Handles share one only if they read the same parts of objects
+    /// ([`Api::representation`]).
     pub fn informer<T: Object + DeserializeOwned>(
         &self,
         api: &Api<T>,
@@ -231,7 +236,12 @@ impl InformerFactory {
         // lock, because it is the caller's code.
         let builder = adjust(builder);
         let client = api.client().identity();
-        let key = Key { payload: TypeId::of::<T>(), client, contents: builder.contents() };
+        let key = Key {
+            payload: TypeId::of::<T>(),
+            client,
+            representation: api.representation(),
+            contents: builder.contents(),
+        };
         let mut members = self.members();
         let known = members.informers.get(&key).and_then(|it| it.any().downcast_ref::<WeakInformer<T>>());
         if let Some(informer) = known.and_then(WeakInformer::upgrade).filter(|it| !it.is_stopping()) {

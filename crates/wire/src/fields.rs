@@ -5,7 +5,7 @@
 /// The default skips the `metadata.managedFields` of the object itself: half the bytes of a pod,
 /// and useful for server-side apply, but not for watching. Those of nested templates are kept. To
 /// skip more, decode into a type that names fewer fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fields {
     managed: bool,
 }

@@ -1,15 +1,38 @@
 //! The form of the objects that a handle requests, and the scope of a type.
 
 use dogwatch_core::Scope;
+use dogwatch_wire::Fields;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 
 /// The form of the objects in a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
     /// The whole objects.
     Full,
     /// Only their metadata (rule DY-2).
     Metadata,
+}
+
+/// The parts of objects that a handle reads: all or the metadata, with or without managed fields.
+///
+/// Two handles on one collection with the same payload type read equal objects if their
+/// representations are equal.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::new(dogwatch_client::Config::new(url))?;
+/// let maps = Api::<ConfigMap>::all(client);
+/// assert_eq!(maps.representation(), maps.clone().in_namespace("default").representation());
+/// assert_ne!(maps.representation(), maps.clone().with_managed_fields().representation());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Representation {
+    pub(super) form: Form,
+    pub(super) fields: Fields,
 }
 
 /// The kind of response that a handle reads.

@@ -27,7 +27,7 @@ use crate::request::Request;
 
 pub use apply::{ApplyConflict, ApplyError};
 pub use conflict::{ConflictRetries, retry_on_conflict};
-pub use form::StaticScope;
+pub use form::{Representation, StaticScope};
 pub use pod::LogParams;
 pub use read::List;
 pub use table::{RowObject, Table, TableColumn, TableMeta, TableRow};
@@ -221,6 +221,12 @@ impl<K> Api<K> {
     /// resources.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
+    }
+
+    /// Returns the parts of objects that the handle reads. A cache of objects that several handles
+    /// share needs it in its key.
+    pub fn representation(&self) -> Representation {
+        Representation { form: self.form, fields: self.fields }
     }
 
     /// Targets a request at the collection.

@@ -91,7 +91,8 @@ impl TransportError {
         // such streams and to requests that begin after it, which it does not send
         // (`src/proto/streams/streams.rs`, `recv_go_away` and `ensure_no_conn_error`). Earlier
         // streams go on after a GOAWAY; if the connection closes before they are answered, they
-        // fail with an I/O error and count as sent.
+        // fail with an I/O error and count as sent. hyper reports a GOAWAY in one more case, which
+        // the pool handles (`is_repeatable_after_go_away`).
         let unprocessed = find::<h2::Error>(&*error).is_some_and(|it| {
             it.is_remote() && (it.is_go_away() || it.reason() == Some(h2::Reason::REFUSED_STREAM))
         });
@@ -125,6 +126,11 @@ impl TransportError {
     /// Marks an error that was found in a response.
     pub(crate) fn found_in_response(self, source: impl Into<BoxError>) -> Self {
         Self { sent: true, ..self.with_source(source) }
+    }
+
+    /// Marks an error of a request that the server may have processed after all.
+    pub(super) fn with_request_sent(self) -> Self {
+        Self { sent: true, ..self }
     }
 
     /// Marks an error as one with certificates that may be replaced at any time.

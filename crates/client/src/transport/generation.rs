@@ -17,6 +17,12 @@ use super::http2::{Http2Pool, Sent};
 use super::options::TransportOptions;
 use crate::body::{RequestBody, ResponseBody, boxed};
 
+/// The maximum number of header lines of a response over HTTP/1.1. kube-apiserver limits the length
+/// of all warnings together, not their number (`truncateAtTotalRunes` in k8s.io/apiserver v0.36.4
+/// pkg/endpoints/filters/warning.go), and sends hundreds of short ones. With hyper's default of 100
+/// such a response would fail a write that was carried out.
+const MAX_HEADERS: usize = 1024;
+
 /// The connections made with one set of certificates. Dropping it closes the idle ones; responses
 /// that are being read finish first.
 pub(super) struct Generation {
@@ -41,6 +47,7 @@ impl Generation {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(options.idle_limit())
             .pool_max_idle_per_host(options.max_idle_per_host)
+            .http1_max_headers(MAX_HEADERS)
             .build(Http1Connector::new(connector.clone()));
         Self { version, connector, http1, http2: Mutex::default(), only_http1, options }
     }

@@ -12,7 +12,7 @@
 //!
 //! A request that the server certainly did not process (REFUSED_STREAM, or a GOAWAY with an earlier
 //! stream id) is sent again whatever its method is, as in Go's transport (`http2canRetryError` in
-//! Go's `net/http/h2_bundle.go`).
+//! Go's `net/http/h2_bundle.go`). [`is_repeatable_after_go_away`] is the exception.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, Weak};
@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use http::{Request, Response, Uri};
+use http::{Method, Request, Response, Uri};
+use http_body::Body;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{Notify, oneshot};
@@ -71,6 +72,10 @@ const STREAMS_BEFORE_SETTINGS: usize = 7;
 /// The time to wait for SETTINGS. A server sends them first; only a server that grants exactly
 /// [`STREAMS_BEFORE_SETTINGS`] streams is not recognised.
 const SETTINGS_TIME: Duration = Duration::from_secs(1);
+
+/// The number of reset streams that a connection remembers, so that late frames of the server on
+/// them are ignored rather than answered.
+const REMEMBERED_RESETS: usize = 4096;
 
 type Sender = http2::SendRequest<RequestBody>;
 type Connection = http2::Connection<ServerConnection, RequestBody, TokioExecutor>;
@@ -160,6 +165,11 @@ impl Http2Pool {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .initial_max_send_streams(STREAMS_BEFORE_SETTINGS)
             .max_header_list_size(MAX_HEADER_BYTES)
+            // Frames that cross the reset of a cancelled request are no attack. h2 counts those for
+            // streams that it has forgotten over the life of a connection, and with hyper's default
+            // it would end the connection with all its requests at the 1,024th.
+            .max_local_error_reset_streams(None)
+            .max_concurrent_reset_streams(REMEMBERED_RESETS)
             .keep_alive_interval(options.ping_interval)
             .keep_alive_timeout(options.ping_timeout)
             .keep_alive_while_idle(true);
@@ -202,15 +212,18 @@ impl Http2Pool {
                     returned
                 }
                 None => {
-                    let error = TransportError::after_sending(error.into_error());
+                    let mut error = TransportError::after_sending(error.into_error());
+                    if error.is_go_away() {
+                        slot.connection.load().closing = true;
+                        if !is_repeatable_after_go_away(copy.method(), copy.body()) {
+                            error = error.with_request_sent();
+                        }
+                    }
                     unprocessed += 1;
                     if error.request_was_sent() || unprocessed > UNPROCESSED_RETRIES {
                         return Err(error);
                     }
                     tracing::debug!(%error, unprocessed, "the server did not process the request; sending it again");
-                    if error.is_go_away() {
-                        slot.connection.load().closing = true;
-                    }
                     // The server may have lowered its limit.
                     slot.connection.recheck.notify_one();
                     drop(slot);
@@ -363,6 +376,18 @@ impl Drop for StreamSlot {
     }
 }
 
+/// Returns true if a request that failed with a GOAWAY of the server may be sent again.
+///
+/// Usually its stream is above the last one of the GOAWAY, and was not processed. But hyper 1.12
+/// also reports a GOAWAY that arrives right after it has queued the headers of a request
+/// (`ClientTask::poll` in `src/proto/h2/client.rs`). h2 still sends them if the GOAWAY permits their
+/// stream, as the first one of a graceful shutdown does (RFC 9113, 6.8), and then resets the stream.
+/// A request with a body is incomplete without its data, and servers do not process it. A request
+/// without a body is complete.
+fn is_repeatable_after_go_away(method: &Method, body: &RequestBody) -> bool {
+    method.is_safe() || !body.is_end_stream()
+}
+
 /// A connection's entry in its pool. It keeps neither alive.
 struct PoolEntry {
     shared: Weak<SharedConnection>,
@@ -418,5 +443,27 @@ async fn drive(mut connection: Connection, entry: PoolEntry, recheck: Arc<Notify
             () = tokio::time::sleep_until(review) => {}
         }
         review = entry.review(connection.current_max_send_streams(), &settings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_goaway_a_request_that_changes_something_is_repeated_only_if_it_has_a_body() {
+        for (method, empty, with_body) in [
+            (Method::GET, true, true),
+            (Method::HEAD, true, true),
+            (Method::OPTIONS, true, true),
+            (Method::POST, false, true),
+            (Method::PUT, false, true),
+            (Method::PATCH, false, true),
+            (Method::DELETE, false, true),
+        ] {
+            let repeatable =
+                |body: &'static str| is_repeatable_after_go_away(&method, &RequestBody::from(body));
+            assert_eq!((repeatable(""), repeatable("{}")), (empty, with_body), "{method}");
+        }
     }
 }

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use serde_json::Value;
 
 use crate::scripted::{Reply, Script, fails, json, refusal, reply};
+use crate::support::{ServerSetup, text};
 
 async fn get(answer: Reply) -> Result<Value, Error> {
     Script::new([answer]).client().get().path(&["/api"]).send().await
@@ -224,6 +225,31 @@ async fn rq_14_warnings_reach_the_handler_even_if_the_request_fails() {
     }
     let texts: Vec<_> = heard.0.lock().expect("not poisoned").iter().map(|it| it.text.clone()).collect();
     assert_eq!(texts, ["old", "older", "gone"]);
+}
+
+/// kube-apiserver limits the length of all warnings together and not their number. A client that
+/// rejects the response reports a failure although the object was created.
+#[tokio::test]
+async fn rq_14_a_write_over_http_1_succeeds_however_many_warnings_it_gets() {
+    let server = ServerSetup::default()
+        .start(async |_, _| {
+            let mut response = text(r#"{"metadata": {"name": "x"}}"#);
+            *response.status_mut() = http::StatusCode::CREATED;
+            for number in 0..240 {
+                let warning = format!(r#"299 - "warning {number}""#).parse().expect("a header");
+                response.headers_mut().append("warning", warning);
+            }
+            response
+        })
+        .await;
+    let heard = RecordedWarnings::default();
+    let config = Config::new(server.url().parse().expect("a URL"));
+    let client = Client::builder(config).warnings(heard.clone()).build().expect("valid");
+    let maps = Api::<ConfigMap>::namespaced(client, "a");
+    maps.create(&WriteParams::default(), &ConfigMap::default()).await.expect("created");
+    let heard = heard.0.lock().expect("not poisoned");
+    let texts: Vec<_> = heard.iter().map(|it| it.text.clone()).collect();
+    assert_eq!(texts, (0..240).map(|it| format!("warning {it}")).collect::<Vec<_>>());
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use dogwatch_informer::{
 use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube_core::PartialObjectMeta;
+use kube_core::{DynamicObject, PartialObjectMeta};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -200,6 +200,40 @@ async fn each_payload_type_whole_dynamic_view_or_metadata_has_an_informer_of_its
     assert_eq!(object.data["data"]["change"], "0");
     let object = metadata.store().get_named(Some(namespace), name).expect("the object is there");
     assert_eq!(object.metadata.name.as_deref(), Some("a"));
+}
+
+/// Handles of one payload type may request whole objects or metadata, with or without the managed
+/// fields. A reader that shares a cache of the other form lacks fields without any error.
+#[tokio::test(start_paused = true)]
+async fn fa_1_handles_that_read_different_parts_of_objects_have_different_informers() {
+    let (_server, client) = start().await;
+    create(&client, "default", "a").await;
+    let factory = InformerFactory::new(client.clone());
+    let maps = ResourceType::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps");
+    let dynamic = factory.dynamic(maps.clone());
+    let of = |api: &Api<DynamicObject>| factory.informer(api, Selection::default(), |it| it);
+    let metadata_api = Api::dynamic_metadata(client.clone(), maps);
+    let (metadata, all_metadata) = (of(&metadata_api), of(&metadata_api.clone().with_managed_fields()));
+    let plain = factory.get::<ConfigMap>();
+    let managed_api = Api::<ConfigMap>::all(client).with_managed_fields();
+    let managed = || factory.informer(&managed_api, Selection::default(), |it| it);
+    let first = managed();
+    factory.start();
+    let result = factory.wait_for_sync(PATIENCE).await;
+    assert_eq!((result.is_ok(), result.synced.len()), (true, 5), "{result:?}");
+
+    assert!(managed().is_started(), "an equal request gets the same informer");
+    for (informer, expected) in [(&plain, false), (&first, true)] {
+        let object = informer.store().get_named(Some("default"), "a").expect("the object is there");
+        assert_eq!(object.metadata.managed_fields.is_some(), expected);
+    }
+    for (informer, data, managed) in
+        [(&dynamic, true, false), (&metadata, false, false), (&all_metadata, false, true)]
+    {
+        let object = informer.store().get_named(Some("default"), "a").expect("the object is there");
+        assert_eq!(object.data.get("data").is_some(), data, "{}", informer.name());
+        assert_eq!(object.metadata.managed_fields.is_some(), managed, "{}", informer.name());
+    }
 }
 
 /// Stopping a shared informer may have to wait for slow handlers; meanwhile no other caller must

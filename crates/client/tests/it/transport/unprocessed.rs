@@ -15,7 +15,10 @@ use crate::support::{Running, ServerSetup, listen, streamed, text};
 /// The length of an HTTP/2 frame header, and of the client's connection preface.
 const HEAD: usize = 9;
 const PREFACE: usize = 24;
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const PING: u8 = 6;
 
 fn post(url: &str) -> Request<RequestBody> {
     Request::post(url).body(RequestBody::from("{}")).unwrap()
@@ -44,6 +47,15 @@ where
     (format!("https://{address}"), authority, accepted, running)
 }
 
+/// Reads one frame and returns its type and its stream, or `None` at the end of the connection.
+async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Option<(u8, [u8; 4])> {
+    let mut head = [0; HEAD];
+    stream.read_exact(&mut head).await.ok()?;
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    stream.read_exact(&mut vec![0; length as usize]).await.ok()?;
+    Some((head[3], [head[5], head[6], head[7], head[8]]))
+}
+
 /// Answers every request but the first `refused`, which it resets with REFUSED_STREAM.
 async fn refuse(stream: impl AsyncRead + AsyncWrite + Unpin, refused: usize) {
     let mut connection = h2::server::handshake(stream).await.expect("a client");
@@ -65,16 +77,7 @@ async fn send_goaway(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     stream.read_exact(&mut preface).await.expect("a preface");
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     stream.write_all(&settings).await.expect("an open connection");
-    loop {
-        let mut head = [0; HEAD];
-        stream.read_exact(&mut head).await.expect("a frame");
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut payload = vec![0; length as usize];
-        stream.read_exact(&mut payload).await.expect("a frame");
-        if head[3] == HEADERS {
-            break;
-        }
-    }
+    while read_frame(&mut stream).await.expect("a frame").0 != HEADERS {}
     // Last stream 0, NO_ERROR.
     let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     stream.write_all(&goaway).await.expect("an open connection");
@@ -101,6 +104,85 @@ async fn a_post_above_the_last_stream_of_a_goaway_goes_to_another_connection() {
     let answer = send(&transport, post(&url)).await.expect("the second connection answers");
     assert_eq!(read(answer).await, "1");
     assert_eq!(accepted.load(Ordering::SeqCst), 2);
+}
+
+/// A graceful GOAWAY allows all streams, and hyper may report it for a request that it has queued
+/// whole and still sends. A request without a body would then be processed twice.
+#[tokio::test]
+async fn after_a_goaway_a_request_without_a_body_is_sent_again_only_if_it_changes_nothing() {
+    let serve = async |stream, number| match number {
+        1 | 3 => send_goaway(stream).await,
+        _ => refuse(stream, 0).await,
+    };
+    let (url, authority, accepted, _running) = raw_server(serve).await;
+    let first = transport(&trusting(&url, &authority));
+    let answer = send(&first, get(&url)).await.expect("the second connection answers");
+    assert_eq!((read(answer).await.as_str(), accepted.load(Ordering::SeqCst)), ("1", 2));
+    let second = transport(&trusting(&url, &authority));
+    let delete = Request::delete(&url).body(RequestBody::default()).unwrap();
+    let error = send(&second, delete).await.expect_err("the server may have processed it");
+    assert!(error.is_lost() && error.request_was_sent(), "{}", chain(&error));
+    assert_eq!(accepted.load(Ordering::SeqCst), 3);
+    assert_eq!(fetch(&second, &url).await, "1", "the connection takes no further request");
+    assert_eq!(accepted.load(Ordering::SeqCst), 4);
+}
+
+/// Callers with time limits cancel many requests at once, and the responses of these are already on
+/// their way. h2 counts the frames of cancelled streams that it has forgotten, and by default it
+/// ends the connection at the 1,024th, together with all other requests.
+#[tokio::test]
+async fn many_cancelled_requests_leave_the_others_of_their_connection_alone() {
+    const CANCELLED: u32 = 60;
+    const LATE_FRAMES: usize = 110;
+    let opened = Arc::new(Semaphore::new(0));
+    let permits = Arc::clone(&opened);
+    let (url, authority, accepted, _running) = raw_server(move |mut stream, _| {
+        let opened = Arc::clone(&permits);
+        async move {
+            stream.write_all(&streams_granted(100)).await.expect("an open connection");
+            stream.flush().await.expect("an open connection");
+            stream.read_exact(&mut [0; PREFACE]).await.expect("a preface");
+            let (mut post, mut cancelled) = (None, Vec::new());
+            while cancelled.len() < CANCELLED as usize {
+                match read_frame(&mut stream).await.expect("a frame") {
+                    (HEADERS, id) => {
+                        post.get_or_insert(id);
+                        opened.add_permits(1);
+                    }
+                    (RST_STREAM, id) => cancelled.push(id),
+                    _ => {}
+                }
+            }
+            for _ in 0..LATE_FRAMES {
+                let late = |&[a, b, c, d]: &[u8; 4]| [0, 0, 1, DATA, 0, a, b, c, d, b'x'];
+                let mut frames: Vec<u8> = cancelled.iter().flat_map(late).collect();
+                // Frames that the client reads together count once for each stream, so the next
+                // ones wait for its answer.
+                frames.extend([0, 0, 8, PING, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+                stream.write_all(&frames).await.expect("an open connection");
+                stream.flush().await.expect("an open connection");
+                while read_frame(&mut stream).await.expect("an open connection").0 != PING {}
+            }
+            stream.write_all(&ok_without_body(post.expect("the POST"))).await.expect("an open connection");
+            stream.flush().await.expect("an open connection");
+            while read_frame(&mut stream).await.is_some() {}
+        }
+    })
+    .await;
+    let transport = transport(&trusting(&url, &authority));
+    let posted = send(&transport, post(&url));
+    let cancelled = async {
+        soon(opened.acquire()).await.expect("never closed").forget();
+        let gets = join_all((0..CANCELLED).map(|_| transport.clone().oneshot(get(&url))));
+        tokio::select! {
+            biased;
+            _ = gets => panic!("the server does not answer them"),
+            all = soon(opened.acquire_many(CANCELLED)) => all.expect("never closed").forget(),
+        }
+    };
+    let (answer, ()) = tokio::join!(posted, cancelled);
+    assert_eq!(answer.expect("the other request is answered").status(), 200);
+    assert_eq!(accepted.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -278,6 +360,11 @@ async fn a_server_with_one_stream_per_connection_answers_all_requests() {
     assert_eq!(answers.await.len(), 20);
 }
 
+/// A HEADERS frame with `:status: 200` and the end of the stream.
+fn ok_without_body([a, b, c, d]: [u8; 4]) -> [u8; 10] {
+    [0, 0, 1, HEADERS, 5, a, b, c, d, 0x88]
+}
+
 /// A SETTINGS frame with only the stream limit.
 fn streams_granted(streams: u8) -> [u8; 15] {
     [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, streams]
@@ -291,17 +378,9 @@ async fn requests_wait_for_a_server_that_grants_no_stream_at_first() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         stream.write_all(&streams_granted(10)).await.expect("an open connection");
         stream.read_exact(&mut [0; PREFACE]).await.expect("a preface");
-        loop {
-            let mut head = [0; HEAD];
-            if stream.read_exact(&mut head).await.is_err() {
-                return;
-            }
-            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-            stream.read_exact(&mut vec![0; length as usize]).await.expect("a frame");
-            if head[3] == HEADERS {
-                // `:status: 200`, and the end of the stream.
-                let answer = [0, 0, 1, HEADERS, 5, head[5], head[6], head[7], head[8], 0x88];
-                stream.write_all(&answer).await.expect("an open connection");
+        while let Some((kind, id)) = read_frame(&mut stream).await {
+            if kind == HEADERS {
+                stream.write_all(&ok_without_body(id)).await.expect("an open connection");
                 stream.flush().await.expect("an open connection");
             }
         }
