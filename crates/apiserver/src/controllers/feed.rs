@@ -112,6 +112,11 @@ impl Feed {
         news
     }
 
+    #[cfg(test)]
+    pub(super) fn is_followed(&self, collection: &CollectionName) -> bool {
+        self.followed.contains_key(collection)
+    }
+
     /// Waits until there is something to take.
     ///
     /// # Cancel safety
