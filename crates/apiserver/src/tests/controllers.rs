@@ -227,6 +227,64 @@ async fn a_webhook_that_does_not_respond_does_not_block_other_namespaces() {
     assert!(it.get(NAMESPACES, "a").is_some());
 }
 
+/// Regression test: the collector waited for one write at a time, so that each of the objects of a
+/// namespace whose webhook does not respond delayed all others by its timeout.
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_does_not_respond_does_not_block_garbage_collection_elsewhere() {
+    let it = start().await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let secret = |namespace: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "owner", "namespace": namespace } });
+    let mut owners = Vec::new();
+    for name in ["a", "b"] {
+        it.add(namespace(name)).await;
+        owners.push(it.add(secret(name)).await);
+    }
+    for index in 0..100 {
+        it.add(map("a", &format!("m-{index}"), &[owner(&owners[0], false)])).await;
+    }
+    for index in 0..10 {
+        it.add(map("b", &format!("m-{index}"), &[owner(&owners[1], false)])).await;
+    }
+    it.add(silent_webhook(&listener, "DELETE", ("", "configmaps"), "a")).await;
+    it.delete(("v1", "Secret"), "a/owner", None).await;
+    it.advance(Duration::from_secs(1)).await;
+    it.delete(("v1", "Secret"), "b/owner", None).await;
+    let begun = tokio::time::Instant::now();
+    it.until(MAPS, |all| !all.iter().any(|it| it["metadata"]["namespace"] == "b")).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(maps(&it).len(), 100, "the webhook has allowed nothing");
+    it.delete(("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"), "c", None).await;
+    it.until(MAPS, |all| all.iter().all(is_system_object)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_waits_for_the_webhooks_of_its_dependents() {
+    for (operation, propagation, finalizer) in
+        [("DELETE", Propagation::Foreground, "foregroundDeletion"), ("UPDATE", Propagation::Orphan, "orphan")]
+    {
+        let it = start().await;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let secret = ("v1", "Secret");
+        let a = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "a", "namespace": "default" } });
+        let a = it.add(a).await;
+        for index in 0..10 {
+            it.add(map("default", &format!("m-{index}"), &[owner(&a, true)])).await;
+        }
+        it.add(silent_webhook(&listener, operation, ("", "configmaps"), "default")).await;
+        it.delete(secret, "default/a", Some(propagation)).await;
+        it.advance(Duration::from_secs(100)).await;
+        let waiting = it.get(secret, "default/a").expect("it waits");
+        assert_eq!(waiting["metadata"]["finalizers"], json!([finalizer]));
+        assert_eq!(maps(&it).len(), 10);
+        it.delete(("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"), "c", None).await;
+        it.until_gone(secret, "default/a").await;
+        it.advance(Duration::from_secs(100)).await;
+        let left = maps(&it);
+        assert_eq!(left.len(), if finalizer == "orphan" { 10 } else { 0 }, "{propagation:?}");
+        assert!(left.iter().all(|it| it["metadata"].get("ownerReferences").is_none()), "{left:#?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_its_controller_a_namespace_stays_terminating() {
     let it = TestCluster::with(Controllers::none()).await;
@@ -739,6 +797,35 @@ async fn an_owner_does_not_wait_for_dependents_whose_definition_was_deleted() {
         it.delete(DEFINITIONS, "widgets.example.com", None).await;
         it.until_gone(MAPS, "default/a").await;
     }
+}
+
+/// Removes a definition at once, with its objects, before any controller is notified.
+async fn remove_definition(it: &TestCluster, name: &str) {
+    it.delete(DEFINITIONS, name, None).await;
+    it.change(DEFINITIONS, name, "", release).await;
+    assert!(it.get(DEFINITIONS, name).is_none());
+}
+
+/// Regression test: the collector saw the dependent before the deletion of the former definition,
+/// and recorded its owner, an object of the new definition, as deleted.
+#[tokio::test(start_paused = true)]
+async fn an_owner_of_a_definition_that_replaced_a_deleted_one_keeps_its_dependents() {
+    let it = start().await;
+    it.add(definition("widgets", "Widget")).await;
+    it.advance(Duration::from_secs(1)).await;
+    remove_definition(&it, "widgets.example.com").await;
+    it.add(definition("widgets", "Widget")).await;
+    let w = it.add(widget("default", "w")).await;
+    it.add(map("default", "d", &[owner(&w, false)])).await;
+    it.advance(Duration::from_secs(1)).await;
+    serve_widgets(&it, false).await;
+    it.add(definition("gadgets", "Gadget")).await;
+    it.advance(Duration::from_secs(60)).await;
+    assert!(it.get(MAPS, "default/d").is_some(), "its owner exists");
+    serve_widgets(&it, true).await;
+    assert!(it.get(WIDGETS, "default/w").is_some());
+    it.delete(WIDGETS, "default/w", None).await;
+    it.until_gone(MAPS, "default/d").await;
 }
 
 /// Regression test: the condition `Terminating` was reset before the finalizer was removed. In
