@@ -114,6 +114,15 @@ async fn delete_objects(
     if left.objects > 0 {
         return Ok(Next { waits_for: vec![defined.collection.clone()], since, ..Next::touch() });
     }
+    // The finalizer comes first: objects can be created as soon as the definition is not marked as
+    // terminating, and would be lost with it. k8s.io/apiextensions-apiserver v0.36.4
+    // pkg/controller/finalizer/crd_finalizer.go writes both to the status at once, but here a write
+    // of the status leaves the metadata alone.
+    let release = |it: &mut Value| {
+        finalizers::is_same(it, uid) && finalizers::remove(it, "/metadata/finalizers", CLEANUP)
+    };
+    cluster.change(place, writer, release).await?;
+    // Another finalizer may hold the definition.
     let mark = |it: &mut Value| {
         let was = it["status"].clone();
         if finalizers::is_same(it, uid) {
@@ -122,10 +131,6 @@ async fn delete_objects(
         it["status"] != was
     };
     cluster.change(&place.part("status"), writer, mark).await?;
-    let release = |it: &mut Value| {
-        finalizers::is_same(it, uid) && finalizers::remove(it, "/metadata/finalizers", CLEANUP)
-    };
-    cluster.change(place, writer, release).await?;
     Ok(Next::touch())
 }
 

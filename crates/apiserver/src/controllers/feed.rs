@@ -105,11 +105,17 @@ impl Feed {
     pub(crate) fn leave_with_changes(&mut self, collection: &CollectionName) -> Vec<FeedEvent> {
         let Some(mut followed) = self.followed.remove(collection) else { return Vec::new() };
         followed.notifier.abort();
-        let mut news = Vec::new();
+        let listed = followed.listed.take().map(|it| FeedEvent::Listed(Arc::clone(collection), it));
+        let mut news = Vec::from_iter(listed);
         while let Ok(Some(change)) = followed.cursor.try_next() {
             news.push(FeedEvent::Changed(Arc::clone(collection), change));
         }
         news
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_followed(&self, collection: &CollectionName) -> bool {
+        self.followed.contains_key(collection)
     }
 
     /// Waits until there is something to take.
@@ -125,32 +131,17 @@ impl Feed {
     /// Returns the changes of dirty collections.
     pub(crate) fn take(&mut self) -> Vec<FeedEvent> {
         let names = self.dirty.take();
-        names.iter().flat_map(|collection| self.news(collection)).collect()
+        names.iter().flat_map(|collection| self.changes(collection)).collect()
     }
 
     /// Returns all changes up to now, also of collections that are not marked yet.
     pub(crate) fn catch_up(&mut self) -> Vec<FeedEvent> {
         let all: Vec<_> = self.followed.keys().cloned().collect();
-        all.iter().flat_map(|collection| self.news(collection)).collect()
+        all.iter().flat_map(|collection| self.changes(collection)).collect()
     }
 
-    fn add(
-        &mut self,
-        collection: &CollectionName,
-        cursor: Cursor,
-        version: u64,
-        listed: Option<Vec<Arc<Encoded>>>,
-        known: Option<BTreeMap<ObjectKey, Arc<Encoded>>>,
-    ) {
-        // Notifiers that were stopped stay in the set until they are joined.
-        while self.notifiers.try_join_next().is_some() {}
-        let notify_changes =
-            notify_changes(self.store.clone(), Arc::clone(collection), version, Arc::clone(&self.dirty));
-        let notifier = self.notifiers.spawn(notify_changes);
-        self.followed.insert(Arc::clone(collection), Followed { cursor, notifier, listed, known });
-    }
-
-    fn news(&mut self, collection: &CollectionName) -> Vec<FeedEvent> {
+    /// Returns all changes of a collection up to now.
+    pub(crate) fn changes(&mut self, collection: &CollectionName) -> Vec<FeedEvent> {
         let Some(followed) = self.followed.get_mut(collection) else { return Vec::new() };
         let listed = followed.listed.take().map(|it| FeedEvent::Listed(Arc::clone(collection), it));
         let mut news = Vec::from_iter(listed);
@@ -168,6 +159,22 @@ impl Feed {
                 }
             }
         }
+    }
+
+    fn add(
+        &mut self,
+        collection: &CollectionName,
+        cursor: Cursor,
+        version: u64,
+        listed: Option<Vec<Arc<Encoded>>>,
+        known: Option<BTreeMap<ObjectKey, Arc<Encoded>>>,
+    ) {
+        // Notifiers that were stopped stay in the set until they are joined.
+        while self.notifiers.try_join_next().is_some() {}
+        let notify_changes =
+            notify_changes(self.store.clone(), Arc::clone(collection), version, Arc::clone(&self.dirty));
+        let notifier = self.notifiers.spawn(notify_changes);
+        self.followed.insert(Arc::clone(collection), Followed { cursor, notifier, listed, known });
     }
 }
 
@@ -195,8 +202,7 @@ impl Followed {
         };
         let now = listed.iter().map(|it| (it.key().clone(), Arc::clone(it))).collect();
         let mut before: BTreeMap<ObjectKey, Arc<Encoded>> = std::mem::replace(known, now);
-        let changed = |before: Option<Arc<Encoded>>, after: Option<Arc<Encoded>>| {
-            let version = after.as_ref().map_or(version, |it| it.version());
+        let changed = |version: u64, before: Option<Arc<Encoded>>, after: Option<Arc<Encoded>>| {
             FeedEvent::Changed(Arc::clone(collection), Arc::new(Change::new(version, before, after)))
         };
         let mut there = Vec::new();
@@ -205,13 +211,16 @@ impl Followed {
                 Some(same) if same.version() == after.version() => {}
                 // An object that was deleted and created again is two changes: the two have nothing
                 // in common.
+                // The version of the deletion is not known: it is reported with the earliest
+                // possible one. A later one could be after the creation of the other object.
                 Some(other) if other.uid() != after.uid() => {
-                    there.extend([changed(Some(other), None), changed(None, Some(after))]);
+                    there.push(changed(other.version().saturating_add(1), Some(other), None));
+                    there.push(changed(after.version(), None, Some(after)));
                 }
-                earlier => there.push(changed(earlier, Some(after))),
+                earlier => there.push(changed(after.version(), earlier, Some(after))),
             }
         }
-        before.into_values().map(|it| changed(Some(it), None)).chain(there).collect()
+        before.into_values().map(|it| changed(version, Some(it), None)).chain(there).collect()
     }
 }
 

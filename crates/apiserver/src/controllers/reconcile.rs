@@ -182,16 +182,20 @@ impl Runner {
     }
 
     fn wake(&mut self, collection: &CollectionName, key: &ObjectKey) {
-        if let Some(keys) = self.waiting.get_mut(collection) {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.waiting.remove(collection);
-                if !self.always.contains(collection) {
-                    self.feed.leave(collection);
-                }
+        self.stop_waiting(collection, key);
+        self.pending.add(key.clone());
+    }
+
+    /// Removes a key from those that wait for a collection, which is left if it was the last.
+    fn stop_waiting(&mut self, collection: &CollectionName, key: &ObjectKey) {
+        let Some(keys) = self.waiting.get_mut(collection) else { return };
+        keys.remove(key);
+        if keys.is_empty() {
+            self.waiting.remove(collection);
+            if !self.always.contains(collection) {
+                self.feed.leave(collection);
             }
         }
-        self.pending.add(key.clone());
     }
 
     fn settle(&mut self, name: &str, key: ObjectKey, outcome: Result<Next, ApiError>) {
@@ -206,6 +210,13 @@ impl Runner {
         if let Some(delay) = next.after {
             self.pending.add_after(key.clone(), delay);
         }
+        // A key may wait since an earlier outcome. Without this, the keys of objects that are gone
+        // would wait for ever, and the collections would be followed for nothing.
+        let is_former = |it: &(&CollectionName, &BTreeSet<ObjectKey>)| {
+            it.1.contains(&key) && !next.waits_for.contains(it.0)
+        };
+        let former: Vec<_> = self.waiting.iter().filter(is_former).map(|(it, _)| Arc::clone(it)).collect();
+        former.iter().for_each(|it| self.stop_waiting(it, &key));
         for collection in next.waits_for {
             if self.feed.follow_from(&collection, next.since).is_err() {
                 self.pending.add(key.clone());
@@ -273,5 +284,100 @@ mod tests {
         let health = cluster.background().loops()["fussy"].clone();
         assert!((5..30).contains(&health.panics), "it is retried with a backoff: {health:?}");
         assert_eq!(health.down, None);
+    }
+
+    /// A reconciler of ConfigMaps, each of which waits for the collections that it names.
+    struct Waiter;
+
+    impl Reconciler for Waiter {
+        fn name(&self) -> &'static str {
+            "waiter"
+        }
+
+        fn follows(&self, _: &Cluster) -> Vec<CollectionName> {
+            vec!["/configmaps".into()]
+        }
+
+        fn touched(
+            &mut self,
+            _: &Cluster,
+            _: &CollectionName,
+            before: Option<&Encoded>,
+            after: Option<&Encoded>,
+        ) -> Vec<ObjectKey> {
+            after.or(before).map(|it| it.key().clone()).into_iter().collect()
+        }
+
+        async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
+            let since = cluster.store().revision();
+            let Some(map) = cluster.store().get(&"/configmaps".into(), key) else { return Ok(Next::touch()) };
+            let object = map.to_value();
+            let waits_for = object["data"].as_object().into_iter().flatten();
+            let waits_for = waits_for.map(|(name, _)| CollectionName::from(format!("/{name}")));
+            Ok(Next { waits_for: waits_for.collect(), since, ..Next::default() })
+        }
+    }
+
+    /// Regression test: a key left the set of a collection only after a change in it. The keys of
+    /// objects that are gone stayed there, and the collections stayed followed.
+    #[tokio::test(start_paused = true)]
+    async fn a_key_waits_only_for_the_collections_of_its_last_outcome() {
+        let cluster = Cluster::new(Source::real());
+        cluster.bootstrap().await;
+        let (writer, mut reconciler) = (Writer::server("test"), Waiter);
+        let mut runner = Runner::new(&cluster, &reconciler);
+        let map = |name: &str, data: serde_json::Value| {
+            json!({ "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": name, "namespace": "default" }, "data": data })
+        };
+        let kind = cluster.catalog().kind("", "v1", "configmaps").expect("built in");
+        let places = ["default/a", "default/b"].map(|it| it.parse::<ObjectKey>().expect("a key"));
+        let places = places.each_ref().map(|it| crate::cluster::ObjectRef::of(&kind, it));
+        let mut waiting = Vec::new();
+        for step in 0..4 {
+            match step {
+                0 => {
+                    cluster
+                        .add(map("a", json!({ "pods": "", "secrets": "" })), &writer)
+                        .await
+                        .expect("created");
+                    cluster
+                        .add(map("b", json!({ "pods": "", "configmaps": "" })), &writer)
+                        .await
+                        .expect("created");
+                }
+                1 => {
+                    let object = map("a", json!({ "secrets": "", "services": "" }));
+                    cluster.update(&places[0], object, &writer).await.expect("updated");
+                }
+                at => {
+                    let options = crate::cluster::DeleteOptions::default();
+                    cluster.delete(&places[at - 2], &options, &writer).await.expect("deleted");
+                }
+            }
+            // The clock is paused: all notifiers have run when this returns.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            runner.absorb(&cluster, &mut reconciler);
+            while let Some(key) = runner.pending.take() {
+                let outcome = reconciler.sync(&cluster, &key).await;
+                runner.settle(reconciler.name(), key, outcome);
+            }
+            let described = runner.waiting.iter().flat_map(|(collection, keys)| {
+                keys.iter()
+                    .filter(|it| it.namespace() == Some("default"))
+                    .map(move |it| format!("{}{collection}", it.name()))
+            });
+            waiting.push(described.collect::<Vec<_>>().join(" "));
+        }
+        let expected = [
+            "b/configmaps a/pods b/pods a/secrets",
+            "b/configmaps b/pods a/secrets a/services",
+            "b/configmaps b/pods",
+            "",
+        ];
+        assert_eq!(waiting, expected);
+        let followed = |it: &str| runner.feed.is_followed(&it.into());
+        assert!(!["/pods", "/secrets", "/services"].into_iter().any(followed));
+        assert!(followed("/configmaps"), "the reconciler always follows it");
     }
 }

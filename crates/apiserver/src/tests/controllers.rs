@@ -190,31 +190,99 @@ async fn a_deletion_that_a_webhook_blocked_is_retried() {
     it.until_one(NAMESPACES, "a", fine).await;
 }
 
+/// Returns the configuration of a webhook that never responds. It is called for an operation on a
+/// resource, given as group and plural, of a namespace, and on all cluster-scoped ones.
+fn silent_webhook(
+    listener: &std::net::TcpListener,
+    operation: &str,
+    resource: (&str, &str),
+    namespace: &str,
+) -> Value {
+    // The kernel accepts connections, and nothing reads from them.
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": "c" }, "webhooks": [{ "name": "h.example.com", "admissionReviewVersions": ["v1"],
+            "sideEffects": "None", "timeoutSeconds": 30, "clientConfig": { "url": url },
+            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
+            "rules": [{ "operations": [operation], "apiGroups": [resource.0], "apiVersions": ["v1"],
+                "resources": [resource.1] }] }] })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_webhook_that_does_not_respond_does_not_block_other_namespaces() {
     let it = start().await;
-    // Accepts connections and never responds.
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("https://{}/", silent.local_addr().unwrap());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     it.add(namespace("a")).await;
     it.add(namespace("b")).await;
     for index in 0..100 {
         it.add(map("a", &format!("m-{index}"), &[])).await;
     }
     it.add(map("b", "m", &[])).await;
-    it.add(json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": { "name": "c" }, "webhooks": [{ "name": "h.example.com", "admissionReviewVersions": ["v1"],
-            "sideEffects": "None", "timeoutSeconds": 30, "clientConfig": { "url": url },
-            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "a" } },
-            "rules": [{ "operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"],
-                "resources": ["configmaps"] }] }] }))
-        .await;
+    it.add(silent_webhook(&listener, "DELETE", ("", "configmaps"), "a")).await;
     it.delete(NAMESPACES, "a", None).await;
     it.delete(NAMESPACES, "b", None).await;
     let begun = tokio::time::Instant::now();
     it.until_gone(NAMESPACES, "b").await;
     assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
     assert!(it.get(NAMESPACES, "a").is_some());
+}
+
+/// Regression test: the collector waited for one write at a time, so that each of the objects of a
+/// namespace whose webhook does not respond delayed all others by its timeout.
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_does_not_respond_does_not_block_garbage_collection_elsewhere() {
+    let it = start().await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let secret = |namespace: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "owner", "namespace": namespace } });
+    let mut owners = Vec::new();
+    for name in ["a", "b"] {
+        it.add(namespace(name)).await;
+        owners.push(it.add(secret(name)).await);
+    }
+    for index in 0..100 {
+        it.add(map("a", &format!("m-{index}"), &[owner(&owners[0], false)])).await;
+    }
+    for index in 0..10 {
+        it.add(map("b", &format!("m-{index}"), &[owner(&owners[1], false)])).await;
+    }
+    it.add(silent_webhook(&listener, "DELETE", ("", "configmaps"), "a")).await;
+    it.delete(("v1", "Secret"), "a/owner", None).await;
+    it.advance(Duration::from_secs(1)).await;
+    it.delete(("v1", "Secret"), "b/owner", None).await;
+    let begun = tokio::time::Instant::now();
+    it.until(MAPS, |all| !all.iter().any(|it| it["metadata"]["namespace"] == "b")).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(maps(&it).len(), 100, "the webhook has allowed nothing");
+    it.delete(("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"), "c", None).await;
+    it.until(MAPS, |all| all.iter().all(is_system_object)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_waits_for_the_webhooks_of_its_dependents() {
+    for (operation, propagation, finalizer) in
+        [("DELETE", Propagation::Foreground, "foregroundDeletion"), ("UPDATE", Propagation::Orphan, "orphan")]
+    {
+        let it = start().await;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let secret = ("v1", "Secret");
+        let a = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "a", "namespace": "default" } });
+        let a = it.add(a).await;
+        for index in 0..10 {
+            it.add(map("default", &format!("m-{index}"), &[owner(&a, true)])).await;
+        }
+        it.add(silent_webhook(&listener, operation, ("", "configmaps"), "default")).await;
+        it.delete(secret, "default/a", Some(propagation)).await;
+        it.advance(Duration::from_secs(100)).await;
+        let waiting = it.get(secret, "default/a").expect("it waits");
+        assert_eq!(waiting["metadata"]["finalizers"], json!([finalizer]));
+        assert_eq!(maps(&it).len(), 10);
+        it.delete(("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"), "c", None).await;
+        it.until_gone(secret, "default/a").await;
+        it.advance(Duration::from_secs(100)).await;
+        let left = maps(&it);
+        assert_eq!(left.len(), if finalizer == "orphan" { 10 } else { 0 }, "{propagation:?}");
+        assert!(left.iter().all(|it| it["metadata"].get("ownerReferences").is_none()), "{left:#?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -751,4 +819,70 @@ async fn an_owner_does_not_wait_for_dependents_whose_definition_was_deleted() {
         it.delete(DEFINITIONS, "widgets.example.com", None).await;
         it.until_gone(MAPS, "default/a").await;
     }
+}
+
+/// Removes a definition at once, with its objects, before any controller is notified.
+async fn remove_definition(it: &TestCluster, name: &str) {
+    it.delete(DEFINITIONS, name, None).await;
+    it.change(DEFINITIONS, name, "", release).await;
+    assert!(it.get(DEFINITIONS, name).is_none());
+}
+
+/// Regression test: the collector saw the dependent before the deletion of the former definition,
+/// and recorded its owner, an object of the new definition, as deleted.
+#[tokio::test(start_paused = true)]
+async fn an_owner_of_a_definition_that_replaced_a_deleted_one_keeps_its_dependents() {
+    let it = start().await;
+    it.add(definition("widgets", "Widget")).await;
+    it.advance(Duration::from_secs(1)).await;
+    remove_definition(&it, "widgets.example.com").await;
+    it.add(definition("widgets", "Widget")).await;
+    let w = it.add(widget("default", "w")).await;
+    it.add(map("default", "d", &[owner(&w, false)])).await;
+    it.advance(Duration::from_secs(1)).await;
+    serve_widgets(&it, false).await;
+    it.add(definition("gadgets", "Gadget")).await;
+    it.advance(Duration::from_secs(60)).await;
+    assert!(it.get(MAPS, "default/d").is_some(), "its owner exists");
+    serve_widgets(&it, true).await;
+    assert!(it.get(WIDGETS, "default/w").is_some());
+    it.delete(WIDGETS, "default/w", None).await;
+    it.until_gone(MAPS, "default/d").await;
+}
+
+/// Regression test: the condition `Terminating` was reset before the finalizer was removed. In
+/// between, objects could be created, and were then removed with the definition.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_created_while_a_webhook_reviews_the_end_of_a_definition() {
+    let it = start().await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    it.add(definition("widgets", "Widget")).await;
+    it.delete(DEFINITIONS, "widgets.example.com", None).await;
+    it.add(silent_webhook(&listener, "UPDATE", ("apiextensions.k8s.io", "customresourcedefinitions"), "a"))
+        .await;
+    let authenticator = crate::auth::Authenticator::new().anonymous(crate::auth::Anonymous::Admin);
+    let service = crate::http::Service::new(std::sync::Arc::clone(&it.cluster), authenticator);
+    for _ in 0..10 {
+        it.advance(Duration::from_secs(10)).await;
+        let request = http::Request::post("/apis/example.com/v1/namespaces/default/widgets")
+            .header("content-type", "application/json")
+            .body(http_body_util::Full::new(bytes::Bytes::from(widget("default", "w").to_string())));
+        let response = service.respond(request.unwrap(), None).await.expect("not cut");
+        assert_eq!(response.status(), 405);
+    }
+    it.delete(("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"), "c", None).await;
+    it.until_gone(DEFINITIONS, "widgets.example.com").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_another_finalizer_holds_reports_that_its_objects_are_gone() {
+    let it = start().await;
+    it.add(finalized(definition("widgets", "Widget"))).await;
+    it.add(widget("default", "w")).await;
+    it.delete(DEFINITIONS, "widgets.example.com", None).await;
+    let emptied = |it: &Value| condition(it, "Terminating")["reason"] == "InstanceDeletionCompleted";
+    let held = it.until_one(DEFINITIONS, "widgets.example.com", emptied).await;
+    assert_eq!(held["metadata"]["finalizers"], json!(["example.com/hold"]));
+    it.change(DEFINITIONS, "widgets.example.com", "", release).await;
+    it.until_gone(DEFINITIONS, "widgets.example.com").await;
 }

@@ -100,7 +100,7 @@ mod tests {
     fn graph(nodes: &[(&str, OwnerMeta)]) -> Graph {
         let mut graph = Graph::default();
         for (uid, meta) in nodes {
-            graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, meta.clone());
+            graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, 1, meta.clone());
         }
         graph
     }

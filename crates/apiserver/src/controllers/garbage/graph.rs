@@ -22,6 +22,8 @@ pub(super) struct Node {
     pub(super) collection: CollectionName,
     pub(super) key: ObjectKey,
     pub(super) meta: OwnerMeta,
+    /// The first version in which it was seen with this metadata.
+    pub(super) version: u64,
     /// True until it is processed for the first time.
     pub(super) fresh: bool,
 }
@@ -73,6 +75,7 @@ impl Graph {
         collection: &CollectionName,
         key: &ObjectKey,
         uid: &str,
+        version: u64,
         meta: OwnerMeta,
     ) -> Vec<Uid> {
         let kept = !meta.owners.is_empty() || meta.waits_for_dependents() || meta.orphans_dependents();
@@ -96,7 +99,8 @@ impl Graph {
         }
         if kept {
             let (collection, key) = (Arc::clone(collection), key.clone());
-            self.nodes.insert(uid, Node { collection, key, meta, fresh: before.is_none_or(|it| it.fresh) });
+            let fresh = before.is_none_or(|it| it.fresh);
+            self.nodes.insert(uid, Node { collection, key, meta, version, fresh });
         }
         look
     }
@@ -106,15 +110,25 @@ impl Graph {
         self.gone.get(uid).copied()
     }
 
-    /// Records that all objects of a kind are gone, because its definition was deleted. Returns the
-    /// objects to process: their dependents.
-    pub(super) fn forget_kind(&mut self, group: &str, kind: &str, namespaced: bool) -> Vec<Uid> {
+    /// Records that all objects of a kind are gone, because its definition was deleted at this
+    /// revision. Returns the objects to process: their dependents.
+    ///
+    /// References that were written later are not affected. They may name objects of another
+    /// definition of the kind, and the graph may have seen them before the deletion, since
+    /// collections are not read in the order of their changes.
+    pub(super) fn forget_kind(
+        &mut self,
+        group: &str,
+        kind: &str,
+        namespaced: bool,
+        revision: u64,
+    ) -> Vec<Uid> {
         let is_it = |it: &&OwnerRef| {
             let (of, _) = it.api_version.rsplit_once('/').unwrap_or_default();
             of == group && it.kind == kind
         };
         let mut look = Vec::new();
-        for (uid, node) in &self.nodes {
+        for (uid, node) in self.nodes.iter().filter(|(_, it)| it.version < revision) {
             for owner in node.meta.owners.iter().filter(is_it) {
                 self.gone.insert(Uid::from(owner.uid.as_str()), namespaced);
                 look.push(Arc::clone(uid));
@@ -164,7 +178,11 @@ mod tests {
     use super::*;
 
     fn observe(graph: &mut Graph, uid: &str, meta: OwnerMeta) -> Vec<String> {
-        let mut look = graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, meta);
+        observe_at(graph, uid, 1, meta)
+    }
+
+    fn observe_at(graph: &mut Graph, uid: &str, version: u64, meta: OwnerMeta) -> Vec<String> {
+        let mut look = graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, version, meta);
         look.sort();
         look.iter().map(ToString::to_string).collect()
     }
@@ -248,9 +266,14 @@ mod tests {
         ] {
             observe(&mut graph, uid, OwnerMeta { owners: vec![owner], ..OwnerMeta::default() });
         }
-        assert_eq!(graph.forget_kind("e.test", "A", false), ["1", "2"].map(Uid::from));
-        let gone = ["a", "b", "c", "d"].map(|it| graph.gone(it));
-        assert_eq!(gone, [Some(false), Some(false), None, None]);
+        let late = OwnerMeta { owners: vec![owner("e.test/v1", "A", "e")], ..OwnerMeta::default() };
+        observe_at(&mut graph, "5", 8, late);
+        // Another change of an object does not make its references new.
+        let same = OwnerMeta { owners: vec![owner("e.test/v1", "A", "a")], ..OwnerMeta::default() };
+        observe_at(&mut graph, "1", 9, same);
+        assert_eq!(graph.forget_kind("e.test", "A", false, 7), ["1", "2"].map(Uid::from));
+        let gone = ["a", "b", "c", "d", "e"].map(|it| graph.gone(it));
+        assert_eq!(gone, [Some(false), Some(false), None, None, None]);
         ["1", "2"].iter().for_each(|it| drop(forget(&mut graph, it)));
         assert!(graph.gone.is_empty());
     }

@@ -2,7 +2,7 @@
 //! deletion asks.
 //!
 //! ```text
-//! changes of all collections ─► graph (owners) ─► process an object ─► decide ─► write
+//! changes of all collections ─► graph (owners) ─► process an object ─► decide ─► slots ─► write
 //! ```
 //!
 //! The graph determines which objects to process. The existence of an owner is read from the store
@@ -10,35 +10,43 @@
 //! preconditions. Before a finalizer is removed, the graph is updated with the changes of all
 //! collections, so that no dependent is missed.
 //!
+//! Objects are processed one after the other, but their writes run at the same time: a webhook that
+//! does not respond delays only the objects of one kind and namespace. An object has one write at a
+//! time.
+//!
 //! The `mod` lines below are in layer order.
 
 mod owner_meta;
 mod graph;
 mod decide;
+mod slots;
+mod action;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::Value;
 
 use super::background::{builtin, writer};
 use super::feed::{Feed, FeedEvent};
-use super::finalizers;
 use super::pending::Pending;
-use super::recorder::{self, Event};
 use crate::ApiError;
 use crate::builtin;
-use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Propagation, Writer};
+use crate::cluster::Cluster;
 use crate::custom::names;
 use crate::kinds::json_access::text;
-use crate::panics::caught;
+use crate::panics::{Panicked, caught, caught_in};
 use crate::registry::{Catalog, Kind};
 use crate::store::{CollectionName, Encoded};
+use action::{Action, Actor, Dependent, Outcome, Writes};
 use decide::{OwnerState, Verdict};
 use graph::{Graph, Node, Uid};
-use owner_meta::{FOREGROUND, ORPHAN, OwnerMeta, OwnerRef};
+use owner_meta::{OwnerMeta, OwnerRef};
+use slots::{Group, Slots};
 
 /// The name, for logs, metrics and health checks.
 pub(super) const NAME: &str = "garbage-collector";
@@ -52,35 +60,56 @@ const MAX_DELETED_KINDS: usize = 1_000;
 
 /// Collects garbage. Never returns; dropping the future stops it safely.
 pub(super) async fn run(cluster: Arc<Cluster>) {
+    let writer = writer("generic-garbage-collector", "kube-controller-manager");
+    let actor = Actor { cluster: &cluster, writer: &writer };
     let mut collector = Collector::new(&cluster);
+    let mut writes = FuturesUnordered::new();
     loop {
         collector.absorb(false);
-        if let Some(work) = collector.pending.take() {
-            match &work {
+        if let Some(work) = collector.next() {
+            match work {
                 Work::Catalog => collector.refresh(),
-                Work::Object(uid) => match caught(collector.process(uid)).await.unwrap_or_else(|panic| {
-                    cluster.background().panicked(NAME);
-                    tracing::error!(controller = NAME, %uid, panic = panic.0, "a controller panicked; the object will be retried");
-                    Err(ApiError::internal(panic.0))
-                }) {
-                    Ok(()) => collector.pending.forget(&work),
-                    Err(refusal) => {
-                        tracing::debug!(%uid, %refusal, "failed; will retry");
-                        collector.pending.retry(work);
-                    }
-                },
+                Work::Object(uid) => writes.extend(collector.start(uid).map(|it| write(actor, it))),
             }
-            // The verbs often complete without waiting: let other tasks run as well.
+            // The verbs often complete without waiting: such a write is done before the next object
+            // is processed.
+            while let Poll::Ready(Some(written)) = futures_util::poll!(writes.next()) {
+                collector.finish(&written);
+            }
+            // Let other tasks run as well.
             tokio::task::yield_now().await;
             continue;
         }
+        let any_free = collector.slots.any_free();
         tokio::select! {
-            // In fixed order, so that runs with the same seed are identical.
+            // In fixed order, so that runs with the same seed are identical. Writes come first: a
+            // feed that always has changes must not keep them from being polled.
             biased;
+            Some(written) = writes.next() => collector.finish(&written),
             () = collector.feed.wait() => {}
-            () = collector.pending.due() => {}
+            () = collector.pending.due(), if any_free => {}
         }
     }
+}
+
+/// A write that has finished.
+struct Written {
+    action: Action,
+    result: Result<Outcome, ApiError>,
+}
+
+/// Performs an action. A panic is a failure of that action only.
+async fn write(actor: Actor<'_>, action: Action) -> Written {
+    let result = caught(actor.perform(&action)).await;
+    let result = result.unwrap_or_else(|panic| Err(panicked(actor.cluster, &action.uid, panic)));
+    Written { action, result }
+}
+
+/// Reports a panic, and returns the error after which the object is retried.
+fn panicked(cluster: &Cluster, uid: &Uid, panic: Panicked) -> ApiError {
+    cluster.background().panicked(NAME);
+    tracing::error!(controller = NAME, %uid, panic = panic.0, "a controller panicked; the object will be retried");
+    ApiError::internal(panic.0)
 }
 
 /// An item of work.
@@ -108,7 +137,9 @@ struct Collector<'a> {
     definitions: CollectionName,
     /// The kinds whose definition was deleted, by group and kind.
     deleted_kinds: BTreeMap<(String, String), DeletedKind>,
-    writer: Writer,
+    slots: Slots,
+    /// True if objects that have waited for a slot come before other work next time.
+    prefers_waiting: bool,
 }
 
 /// A kind whose definition was deleted.
@@ -148,7 +179,8 @@ impl<'a> Collector<'a> {
             unserved: BTreeMap::new(),
             definitions: Arc::clone(&definitions.collection),
             deleted_kinds: BTreeMap::new(),
-            writer: writer("generic-garbage-collector", "kube-controller-manager"),
+            slots: Slots::default(),
+            prefers_waiting: false,
         };
         // Every deletion of a definition matters, also one that is compacted before it is seen.
         collector.feed.follow_each(&definitions.collection);
@@ -179,15 +211,20 @@ impl<'a> Collector<'a> {
     /// Stops following a kind that is not served any more. Its objects are gone if its definition
     /// was deleted.
     fn leave(&mut self, collection: &CollectionName, kind: &Kind, catalog: &Catalog) {
-        let changes = self.feed.leave_with_changes(collection);
-        self.apply(changes);
         let namespaced = kind.def.namespaced;
         match catalog.definition_of(kind) {
             Some(defined) => {
+                let changes = self.feed.changes(collection);
+                self.feed.leave(collection);
+                self.apply(changes);
                 let unserved = UnservedKind { definition_uid: defined.uid().to_owned(), namespaced };
                 self.unserved.insert(Arc::clone(collection), unserved);
             }
-            None => self.forget_collection(collection, namespaced),
+            None => {
+                let changes = self.feed.leave_with_changes(collection);
+                self.apply(changes);
+                self.forget_collection(collection, namespaced);
+            }
         }
     }
 
@@ -213,7 +250,7 @@ impl<'a> Collector<'a> {
     fn forget_collection(&mut self, collection: &CollectionName, namespaced: bool) {
         for uid in self.graph.of_collection(collection) {
             let look = self.graph.forget(&uid, namespaced);
-            look.into_iter().for_each(|uid| self.pending.add(Work::Object(uid)));
+            self.queue(look);
         }
     }
 
@@ -249,7 +286,7 @@ impl<'a> Collector<'a> {
             let oldest = oldest.map(|(name, _)| name.clone());
             oldest.and_then(|it| self.deleted_kinds.remove(&it));
         }
-        self.graph.forget_kind(group, kind, namespaced)
+        self.graph.forget_kind(group, kind, namespaced, revision)
     }
 
     /// Returns `None` unless an owner of a kind that is not served is known to be gone, and true if
@@ -271,16 +308,15 @@ impl<'a> Collector<'a> {
     }
 
     fn apply(&mut self, steps: Vec<FeedEvent>) {
+        let mut defines = false;
         for step in steps {
             let look = match step {
                 FeedEvent::Listed(collection, objects) => self.list(&collection, &objects),
                 FeedEvent::Changed(collection, change) => {
-                    if collection == self.definitions {
-                        self.refresh();
-                        self.pending.add_after(Work::Catalog, CATALOG_RECHECK);
-                    }
+                    let is_definition = collection == self.definitions;
+                    defines |= is_definition;
                     match (&change.after, &change.before) {
-                        (None, Some(before)) if collection == self.definitions => {
+                        (None, Some(before)) if is_definition => {
                             let mut look = self.forget_definition(&before.to_value(), change.version);
                             look.extend(self.graph.forget(before.uid(), false));
                             look
@@ -293,12 +329,18 @@ impl<'a> Collector<'a> {
                     }
                 }
             };
-            look.into_iter().for_each(|uid| self.pending.add(Work::Object(uid)));
+            self.queue(look);
+        }
+        // Not before: the last changes of a kind that is left are later than all of these.
+        if defines {
+            self.refresh();
+            self.pending.add_after(Work::Catalog, CATALOG_RECHECK);
         }
     }
 
     fn observe(&mut self, collection: &CollectionName, object: &Encoded) -> Vec<Uid> {
-        self.graph.observe(collection, object.key(), object.uid(), OwnerMeta::read(object))
+        let meta = OwnerMeta::read(object);
+        self.graph.observe(collection, object.key(), object.uid(), object.version(), meta)
     }
 
     /// Applies the whole content of a collection. Other objects may be gone, among them owners of
@@ -316,23 +358,98 @@ impl<'a> Collector<'a> {
         look
     }
 
-    /// Processes an object: decides and acts.
-    async fn process(&mut self, uid: &Uid) -> Result<(), ApiError> {
+    /// Queues objects, except those that are processed anyway when they have a slot, or after their
+    /// current write. There may be many of them, and an owner that waits for them is processed after
+    /// each one.
+    fn queue(&mut self, uids: Vec<Uid>) {
+        for uid in uids {
+            if !self.slots.keeps(&uid) {
+                self.pending.add(Work::Object(uid));
+            }
+        }
+    }
+
+    /// Returns the next item of work, unless all slots are in use. Objects that have waited for a
+    /// slot and other work take turns.
+    fn next(&mut self) -> Option<Work> {
+        if !self.slots.any_free() {
+            return None;
+        }
+        self.prefers_waiting = !self.prefers_waiting;
+        let (slots, pending) = (&mut self.slots, &mut self.pending);
+        if self.prefers_waiting {
+            slots.take().map(Work::Object).or_else(|| pending.take())
+        } else {
+            pending.take().or_else(|| slots.take().map(Work::Object))
+        }
+    }
+
+    /// Processes an object. Returns the action to perform, for which it has a slot.
+    fn start(&mut self, uid: Uid) -> Option<Action> {
         self.refresh();
-        let Some(Node { collection, key, fresh, .. }) = self.graph.node(uid).cloned() else { return Ok(()) };
-        let Some(kind) = self.kinds.get(&collection).cloned() else { return Ok(()) };
+        let group = self.graph.node(&uid).map(group_of);
+        if group.as_ref().is_some_and(|it| !self.slots.admit(&uid, it)) {
+            return None;
+        }
+        let processed = caught_in(|| self.process(&uid));
+        match processed.unwrap_or_else(|panic| Err(panicked(self.cluster, &uid, panic))) {
+            Ok(None) => {
+                self.pending.forget(&Work::Object(uid));
+                None
+            }
+            Ok(Some(action)) => {
+                self.slots.start(&uid, &action.group());
+                Some(action)
+            }
+            Err(refusal) => {
+                self.retry(uid, &refusal);
+                None
+            }
+        }
+    }
+
+    /// Releases the slot of an action. It is retried if it has failed.
+    fn finish(&mut self, written: &Written) {
+        let Written { action, result } = written;
+        let again = self.slots.finish(&action.uid, &action.group());
+        match result {
+            Ok(outcome) => {
+                self.pending.forget(&Work::Object(Arc::clone(&action.uid)));
+                if *outcome == Outcome::Gone {
+                    self.gone(&action.uid, action.stored.key());
+                }
+            }
+            Err(refusal) => self.retry(Arc::clone(&action.uid), refusal),
+        }
+        if again {
+            self.pending.add(Work::Object(Arc::clone(&action.uid)));
+        }
+    }
+
+    fn retry(&mut self, uid: Uid, refusal: &ApiError) {
+        tracing::debug!(%uid, %refusal, "failed; will retry");
+        self.pending.retry(Work::Object(uid));
+    }
+
+    /// Processes an object: decides, and returns the action if there is something to write.
+    fn process(&mut self, uid: &Uid) -> Result<Option<Action>, ApiError> {
+        let Some(Node { collection, key, fresh, .. }) = self.graph.node(uid).cloned() else {
+            return Ok(None);
+        };
+        let Some(kind) = self.kinds.get(&collection).cloned() else { return Ok(None) };
         let Some(stored) = self.cluster.get(&kind, &key).filter(|it| it.uid() == &**uid) else {
             self.gone(uid, &key);
-            return Ok(());
+            return Ok(None);
         };
         let meta = OwnerMeta::read(&stored);
+        let mut missing = Vec::new();
         let verdict = if meta.deleting {
             self.absorb(true);
             decide::decide_deleting(&meta, uid, &self.graph)
         } else {
             let states = match self.states(&kind, &key, stored.version(), &meta) {
                 Owners::Known(states) => states,
-                Owners::Impossible => return Ok(()),
+                Owners::Impossible => return Ok(None),
                 Owners::Unknown(kind) => {
                     return Err(ApiError::internal(format!("no kind {kind:?} is served")));
                 }
@@ -340,106 +457,47 @@ impl<'a> Collector<'a> {
             if states.contains(&OwnerState::Waiting) {
                 self.absorb(true);
             }
-            if fresh && states.contains(&OwnerState::Dangling) {
-                self.report_other_namespaces(&kind, &stored, &meta, &states).await;
+            if fresh {
+                let owners = meta.owners.iter().zip(&states).filter(|(_, it)| **it == OwnerState::Dangling);
+                missing.extend(owners.map(|(it, _)| it.clone()));
             }
             decide::decide_owned(&meta, &states, uid, &self.graph)
         };
         self.graph.set_processed(uid);
-        self.execute(verdict, &kind, &key, uid, &stored).await
+        let writes = self.writes(verdict);
+        Ok(writes.map(|writes| Action { uid: Arc::clone(uid), kind, stored, missing, writes }))
     }
 
-    async fn execute(
-        &mut self,
-        verdict: Verdict,
-        kind: &Kind,
-        key: &ObjectKey,
-        uid: &Uid,
-        stored: &Encoded,
-    ) -> Result<(), ApiError> {
+    /// Returns the writes of a verdict, if there are any.
+    fn writes(&mut self, verdict: Verdict) -> Option<Writes> {
         match verdict {
-            Verdict::Keep => Ok(()),
+            Verdict::Keep => None,
             Verdict::WaitFor(uids) => {
-                uids.into_iter().for_each(|it| self.pending.add(Work::Object(it)));
-                Ok(())
+                self.queue(uids);
+                None
             }
-            Verdict::StopWaiting => self.change(kind, key, uid, |it| drop_finalizer(it, FOREGROUND)).await,
-            Verdict::DropOwners(owners) => self.change(kind, key, uid, |it| drop_owners(it, &owners)).await,
-            Verdict::Orphan(dependents) => {
-                for dependent in dependents {
-                    self.orphan(&dependent, uid).await?;
+            Verdict::StopWaiting => Some(Writes::StopWaiting),
+            Verdict::DropOwners(owners) => Some(Writes::DropOwners(owners)),
+            Verdict::Delete { propagation, unblock } => Some(Writes::Delete { propagation, unblock }),
+            Verdict::Orphan(uids) => {
+                let (mut dependents, mut unserved) = (Vec::new(), None);
+                for uid in uids {
+                    let Some(Node { collection, key, .. }) = self.graph.node(&uid) else { continue };
+                    match self.kinds.get(collection) {
+                        Some(kind) => {
+                            dependents.push(Dependent { uid, kind: Arc::clone(kind), key: key.clone() });
+                        }
+                        None => unserved = Some(Arc::clone(collection)),
+                    }
                 }
-                self.change(kind, key, uid, |it| drop_finalizer(it, ORPHAN)).await
+                Some(Writes::Orphan { dependents, unserved })
             }
-            Verdict::Delete { propagation, unblock: false } => {
-                self.delete(kind, key, uid, stored.version(), propagation).await
-            }
-            Verdict::Delete { propagation, unblock: true } => {
-                self.change(kind, key, uid, unblock_owners).await?;
-                match self.cluster.get(kind, key).filter(|it| it.uid() == &**uid) {
-                    Some(now) => self.delete(kind, key, uid, now.version(), propagation).await,
-                    None => Ok(()),
-                }
-            }
-        }
-    }
-
-    /// Removes the reference to an owner from a dependent.
-    ///
-    /// # Errors
-    /// An error if the kind of the dependent is not served now. Without its owner, the dependent
-    /// would be deleted as soon as it is served again.
-    async fn orphan(&self, dependent: &Uid, owner: &Uid) -> Result<(), ApiError> {
-        let Some(node) = self.graph.node(dependent) else { return Ok(()) };
-        let Some(kind) = self.kinds.get(&node.collection) else {
-            return Err(ApiError::internal(format!("{} is not served", node.collection)));
-        };
-        let owner = [owner.to_string()];
-        self.change(kind, &node.key, dependent, |it| drop_owners(it, &owner)).await
-    }
-
-    /// Changes an object, if it still has this uid.
-    async fn change(
-        &self,
-        kind: &Kind,
-        key: &ObjectKey,
-        uid: &Uid,
-        mut change: impl FnMut(&mut Value) -> bool + Send,
-    ) -> Result<(), ApiError> {
-        let change = |it: &mut Value| it["metadata"]["uid"] == **uid && change(it);
-        match self.cluster.change(&ObjectRef::of(kind, key), &self.writer, change).await {
-            Err(refusal) if refusal.0.code != 404 => Err(refusal),
-            _ => Ok(()),
-        }
-    }
-
-    async fn delete(
-        &mut self,
-        kind: &Kind,
-        key: &ObjectKey,
-        uid: &Uid,
-        version: u64,
-        propagation: Propagation,
-    ) -> Result<(), ApiError> {
-        let options = DeleteOptions {
-            propagation: Some(propagation),
-            uid: Some(uid.to_string()),
-            version: Some(version.to_string()),
-            ..DeleteOptions::default()
-        };
-        match self.cluster.delete(&ObjectRef::of(kind, key), &options, &self.writer).await {
-            Ok(_) => Ok(()),
-            Err(refusal) if refusal.0.code == 404 => {
-                self.gone(uid, key);
-                Ok(())
-            }
-            Err(refusal) => Err(refusal),
         }
     }
 
     fn gone(&mut self, uid: &Uid, key: &ObjectKey) {
         let look = self.graph.forget(uid, key.namespace().is_some());
-        look.into_iter().for_each(|it| self.pending.add(Work::Object(it)));
+        self.queue(look);
     }
 
     fn states(&self, kind: &Kind, key: &ObjectKey, version: u64, meta: &OwnerMeta) -> Owners {
@@ -475,80 +533,10 @@ impl<'a> Collector<'a> {
             Some(_) => OwnerState::Solid,
         }
     }
-
-    /// Records an event if an owner exists, but in another namespace, which is an error of the
-    /// client (k8s.io/kubernetes v1.36.4 pkg/controller/garbagecollector/graph_builder.go).
-    async fn report_other_namespaces(
-        &self,
-        kind: &Kind,
-        stored: &Encoded,
-        meta: &OwnerMeta,
-        states: &[OwnerState],
-    ) {
-        let catalog = self.cluster.catalog();
-        let namespace = stored.key().namespace().unwrap_or_default();
-        let owners = meta.owners.iter().zip(states).filter(|(_, it)| **it == OwnerState::Dangling);
-        let dangling: Vec<_> = owners
-            .filter_map(|(it, _)| Some((it, catalog.kind_of(&it.api_version, &it.kind)?.collection.clone())))
-            .collect();
-        let mut by_collection: BTreeMap<&CollectionName, HashSet<&str>> = BTreeMap::new();
-        for (owner, collection) in &dangling {
-            by_collection.entry(collection).or_default().insert(&owner.uid);
-        }
-        // A collection is not indexed by uid: it is read once for all references into it.
-        for (collection, uids) in &mut by_collection {
-            let there = self.cluster.store().read(collection, |history, revision| {
-                let all = history.list_at(revision, None).into_iter().flatten();
-                all.filter_map(|it| uids.get(it.uid()).copied()).collect()
-            });
-            *uids = there;
-        }
-        if by_collection.values().all(HashSet::is_empty) {
-            return;
-        }
-        // The names of an object are the same in all versions.
-        let mut about = stored.to_value();
-        about["apiVersion"] = kind.def.api_version().into();
-        for (owner, collection) in &dangling {
-            if !by_collection[collection].contains(owner.uid.as_str()) {
-                continue;
-            }
-            let OwnerRef { api_version, kind: owner_kind, name, uid, .. } = owner;
-            let message = format!(
-                "ownerRef [{api_version}/{owner_kind}, namespace: {namespace}, name: {name}, uid: {uid}] does not exist \
-                 in namespace {namespace:?}"
-            );
-            let event = Event::warning("OwnerRefInvalidNamespace", message);
-            recorder::record(self.cluster, &self.writer, &about, &event).await;
-        }
-    }
 }
 
-fn drop_finalizer(object: &mut Value, finalizer: &str) -> bool {
-    finalizers::remove(object, "/metadata/finalizers", finalizer)
-}
-
-fn drop_owners(object: &mut Value, uids: &[String]) -> bool {
-    let Some(metadata) = object["metadata"].as_object_mut() else { return false };
-    let Some(list) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) else { return false };
-    let before = list.len();
-    let uids: HashSet<&str> = uids.iter().map(String::as_str).collect();
-    list.retain(|it| !it["uid"].as_str().is_some_and(|uid| uids.contains(uid)));
-    let (after, changed) = (list.len(), list.len() < before);
-    if after == 0 {
-        metadata.remove("ownerReferences");
-    }
-    changed
-}
-
-fn unblock_owners(object: &mut Value) -> bool {
-    let list = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
-    let mut changed = false;
-    for owner in list.into_iter().flatten().filter(|it| it["blockOwnerDeletion"] == true) {
-        owner["blockOwnerDeletion"] = false.into();
-        changed = true;
-    }
-    changed
+fn group_of(node: &Node) -> Group {
+    Group::new(&node.collection, &node.key)
 }
 
 #[cfg(test)]
@@ -556,23 +544,129 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cluster::{DeleteOptions, ObjectRef, Writer};
 
-    #[test]
-    fn references_and_finalizers_are_removed_one_by_one_if_present() {
-        let mut object = json!({ "metadata": { "finalizers": ["a", "b"],
-            "ownerReferences": [{ "uid": "x", "blockOwnerDeletion": true }, { "uid": "y" }] } });
-        assert!(drop_finalizer(&mut object, "a") && !drop_finalizer(&mut object, "a"));
-        assert!(unblock_owners(&mut object) && !unblock_owners(&mut object));
-        assert!(drop_owners(&mut object, &["x".to_owned()]) && !drop_owners(&mut object, &["x".to_owned()]));
-        assert_eq!(
-            object,
-            json!({ "metadata": { "finalizers": ["b"], "ownerReferences": [{ "uid": "y" }] } })
-        );
-        assert!(drop_owners(&mut object, &["y".to_owned()]));
-        assert_eq!(object, json!({ "metadata": { "finalizers": ["b"] } }), "an empty list is removed");
-        let mut bare = json!({ "metadata": {} });
-        assert!(
-            !drop_owners(&mut bare, &[]) && !drop_finalizer(&mut bare, "a") && !unblock_owners(&mut bare)
-        );
+    const WIDGETS: (&str, &str) = ("example.com/v1", "Widget");
+    const MAPS: (&str, &str) = ("v1", "ConfigMap");
+
+    struct Setup {
+        cluster: Cluster,
+        writer: Writer,
+    }
+
+    impl Setup {
+        async fn new() -> Self {
+            let source = crate::cluster::Source::seeded(1, "2026-01-02T03:04:05Z".parse().unwrap());
+            let cluster = Cluster::new(source);
+            cluster.bootstrap().await;
+            let it = Self { cluster, writer: Writer::server("test") };
+            it.define().await;
+            it
+        }
+
+        async fn define(&self) {
+            let definition = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": { "name": "widgets.example.com" },
+                "spec": { "group": "example.com", "scope": "Namespaced",
+                    "names": { "plural": "widgets", "kind": "Widget" },
+                    "versions": [{ "name": "v1", "served": true, "storage": true,
+                        "schema": { "openAPIV3Schema": { "type": "object" } } }] } });
+            self.cluster.add(definition, &self.writer).await.unwrap();
+        }
+
+        async fn change_definition(&self, change: fn(&mut Value)) {
+            let kind = builtin(&self.cluster, "apiextensions.k8s.io", "v1", "customresourcedefinitions");
+            let key = ObjectKey::cluster("widgets.example.com");
+            let change = |it: &mut Value| {
+                change(it);
+                true
+            };
+            self.cluster.change(&ObjectRef::of(&kind, &key), &self.writer, change).await.unwrap();
+        }
+
+        /// Removes the definition at once, with all objects of its kind.
+        async fn undefine(&self) {
+            let kind = builtin(&self.cluster, "apiextensions.k8s.io", "v1", "customresourcedefinitions");
+            let key = ObjectKey::cluster("widgets.example.com");
+            let options = DeleteOptions::default();
+            self.cluster.delete(&ObjectRef::of(&kind, &key), &options, &self.writer).await.unwrap();
+            self.change_definition(|it| it["metadata"]["finalizers"] = json!([])).await;
+            assert!(self.cluster.get(&kind, &key).is_none());
+        }
+
+        /// Creates an object with an owner of kind Widget, and returns its uid.
+        async fn add(&self, of: (&str, &str), name: &str, owner: &str) -> String {
+            let reference = json!({ "apiVersion": WIDGETS.0, "kind": WIDGETS.1, "name": "o", "uid": owner });
+            let object = json!({ "apiVersion": of.0, "kind": of.1,
+                "metadata": { "name": name, "namespace": "default", "ownerReferences": [reference] } });
+            self.cluster.add(object, &self.writer).await.unwrap();
+            let kind = self.cluster.catalog().kind_of(of.0, of.1).unwrap();
+            let key = ObjectKey::namespaced("default", name);
+            self.cluster.get(&kind, &key).unwrap().uid().to_owned()
+        }
+
+        async fn delete(&self, of: (&str, &str), name: &str) {
+            let kind = self.cluster.catalog().kind_of(of.0, of.1).unwrap();
+            let key = ObjectKey::namespaced("default", name);
+            let options = DeleteOptions::default();
+            self.cluster.delete(&ObjectRef::of(&kind, &key), &options, &self.writer).await.unwrap();
+        }
+    }
+
+    /// Regression test: changes that were read before the kind was left were applied after its last
+    /// ones. The object returned to the graph, and its owner waited for it for ever.
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_is_deleted_while_its_kind_is_left_does_not_return_to_the_graph() {
+        for undefines in [true, false] {
+            let it = Setup::new().await;
+            let mut collector = Collector::new(&it.cluster);
+            collector.absorb(true);
+            it.change_definition(|it| it["metadata"]["labels"] = json!({ "x": "y" })).await;
+            let w = it.add(WIDGETS, "w", "u").await;
+            let steps = collector.feed.catch_up();
+            it.delete(WIDGETS, "w").await;
+            if undefines {
+                it.undefine().await;
+            } else {
+                it.change_definition(|it| it["spec"]["versions"][0]["served"] = false.into()).await;
+            }
+            collector.apply(steps);
+            assert_eq!(collector.graph.node(&w), None, "{undefines}");
+        }
+    }
+
+    /// Regression test: the kind was left between the list of its objects and the next step, and
+    /// the list was dropped. The owners of these objects did not wait for them.
+    #[tokio::test(start_paused = true)]
+    async fn objects_of_a_kind_that_is_left_before_they_were_taken_are_in_the_graph() {
+        let it = Setup::new().await;
+        let w = it.add(WIDGETS, "w", "u").await;
+        let mut collector = Collector::new(&it.cluster);
+        it.change_definition(|it| it["spec"]["versions"][0]["served"] = false.into()).await;
+        collector.refresh();
+        assert!(collector.graph.node(&w).is_some());
+        it.undefine().await;
+        collector.refresh();
+        assert_eq!(collector.graph.node(&w), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn owners_that_were_created_after_their_definition_was_deleted_are_not_gone() {
+        for compacts in [false, true] {
+            let it = Setup::new().await;
+            it.add(MAPS, "before", "former").await;
+            let mut collector = Collector::new(&it.cluster);
+            collector.absorb(true);
+            it.undefine().await;
+            it.define().await;
+            it.add(MAPS, "after", "current").await;
+            if compacts {
+                it.cluster.store().compact(it.cluster.store().revision());
+            }
+            collector.absorb(true);
+            assert_eq!(collector.graph.gone("current"), None, "{compacts}");
+            // The time of a deletion that was compacted is not known.
+            assert_eq!(collector.graph.gone("former"), (!compacts).then_some(true));
+        }
     }
 }
