@@ -868,7 +868,7 @@ async fn nothing_is_created_while_a_webhook_reviews_the_end_of_a_definition() {
             .header("content-type", "application/json")
             .body(http_body_util::Full::new(bytes::Bytes::from(widget("default", "w").to_string())));
         let response = service.respond(request.unwrap(), None).await.expect("not cut");
-        assert_eq!(response.status(), 405);
+        assert_eq!(response.status(), 403);
     }
     it.delete(("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"), "c", None).await;
     it.until_gone(DEFINITIONS, "widgets.example.com").await;
