@@ -90,17 +90,20 @@ impl Walk<'_> {
     }
 
     fn visit_items(&mut self, list: &Items, items: &[Value]) {
+        let keyed = list.topology != Topology::Atomic;
+        // The indexes of an atomic list cannot repeat.
+        let refuse_duplicates = keyed && self.duplicates == Duplicates::Refused;
         let mut seen = std::collections::BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
-            let element = if list.topology == Topology::Atomic {
-                Element::Index(i64::try_from(index).unwrap_or(i64::MAX))
-            } else {
+            let element = if keyed {
                 match list.element(item, self.definitions) {
                     Ok(element) => element,
                     Err(why) => return self.report(format_args!("element {index}: {why}")),
                 }
+            } else {
+                Element::Index(i64::try_from(index).unwrap_or(i64::MAX))
             };
-            if !seen.insert(element.clone()) && self.duplicates == Duplicates::Refused {
+            if refuse_duplicates && !seen.insert(element.clone()) {
                 self.report(format_args!("duplicate entries for key {element}"));
             }
             self.path.0.push(element);

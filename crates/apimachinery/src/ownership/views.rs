@@ -16,6 +16,10 @@ use crate::schema::Schema;
 /// The fields that are the same in all versions.
 const IN_ALL_VERSIONS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
+/// The largest number of versions in which the fields of one object are owned. The object is
+/// converted, checked and compared in each of them, on every write. kube-apiserver has no limit.
+const MOST_VERSIONS: usize = 16;
+
 /// Converts the object to another version; `None` if the version does not exist any more.
 ///
 /// # Errors
@@ -34,16 +38,16 @@ pub(super) fn view(
 }
 
 /// Updates all sets to the current schemas, and drops entries of versions that do not exist any
-/// more.
+/// more. If the entries are of more than [`MOST_VERSIONS`] versions, those of the last ones by name
+/// are dropped as well, but never those of the target's version.
 pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -> Result<(), SchemaErrors> {
     let versions: BTreeSet<String> = managed.sets.values().map(|owned| owned.api_version.clone()).collect();
-    let mut schemas = BTreeMap::new();
-    for version in versions {
-        let schema = if version == target.api_version {
-            Some(target.schema.clone())
-        } else {
-            view(live, &version, target)?.map(|(_, schema)| schema)
-        };
+    let mut schemas = BTreeMap::from([(target.api_version.to_owned(), target.schema.clone())]);
+    for version in versions.into_iter().filter(|it| *it != target.api_version) {
+        if schemas.len() == MOST_VERSIONS {
+            break;
+        }
+        let schema = view(live, &version, target)?.map(|(_, schema)| schema);
         schemas.extend(schema.map(|schema| (version, schema)));
     }
     managed.sets.retain(|_, owned| {
