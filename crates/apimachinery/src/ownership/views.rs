@@ -94,3 +94,52 @@ pub(super) fn owned_in(
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::managed::{Manager, Operation, Owned};
+    use super::super::{Reset, Versions};
+    use super::*;
+    use crate::schema::NoDefinitions;
+
+    /// Versions `v1` to `v30`, which differ only in their name.
+    struct Thirty;
+
+    impl Versions for Thirty {
+        fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, Schema)> {
+            let number: usize = api_version.strip_prefix('v')?.parse().ok()?;
+            (number <= 30).then(|| (object.clone(), Schema::Any))
+        }
+    }
+
+    #[test]
+    fn fields_are_owned_in_at_most_sixteen_versions_and_always_in_that_of_the_target() {
+        let target = Target {
+            api_version: "v9",
+            kind: "Thing",
+            schema: &Schema::Any,
+            definitions: &NoDefinitions,
+            empty: &json!({}),
+            versions: &Thirty,
+            reset: &Reset::Nothing,
+        };
+        let after = |versions: &[usize]| {
+            let mut managed = Managed::default();
+            for version in versions {
+                let api_version = format!("v{version}");
+                let manager =
+                    Manager::new(format!("m{version}"), Operation::Apply, &api_version, String::new());
+                managed.sets.insert(manager, Owned { fields: FieldSet::of_fields(["a"]), api_version });
+            }
+            settle(&json!({ "a": 1 }), &mut managed, &target).expect("everything is in the schema");
+            managed.sets.into_values().map(|owned| owned.api_version).collect::<BTreeSet<String>>()
+        };
+        let few: Vec<usize> = (1..=15).chain(90..=99).collect();
+        assert_eq!(after(&few).len(), 15, "versions that do not exist do not count");
+        let many: Vec<usize> = (1..=30).collect();
+        let left = after(&many);
+        assert_eq!((left.len(), left.contains("v9")), (MOST_VERSIONS, true), "{left:?}");
+    }
+}

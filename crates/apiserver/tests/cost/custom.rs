@@ -947,6 +947,26 @@ fn schemas_and_their_objects_cost_in_proportion_to_their_size() {
             201,
         ),
         (
+            "applied items of a list with many keys that have defaults",
+            400,
+            |n| {
+                let mut properties =
+                    map(60, |i| (format!("d{i}"), json!({ "type": "string", "default": "" })));
+                properties["k"] = json!({ "type": "integer" });
+                let keys: Vec<&String> = properties.as_object().unwrap().keys().collect();
+                let schema = json!({ "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys,
+                    "items": { "type": "object", "required": ["k"], "properties": properties } });
+                vec![
+                    define(with("l", schema)),
+                    Sent::apply(
+                        format!("{THINGS}/a?fieldManager=m"),
+                        &thing(json!({ "l": list(n, |i| json!({ "k": i })) })),
+                    ),
+                ]
+            },
+            500,
+        ),
+        (
             "unchanged values that are not in an enum",
             100,
             |n| {
