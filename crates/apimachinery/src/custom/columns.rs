@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Number, Value, json};
 
 use super::go_format::{json as compact, shown_number};
-use super::jsonpath::{JsonPath, Visits};
+use super::jsonpath::{JsonPath, MAX_VISITED, Visits};
 
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources \
                     may allow a client to request the generation of an appropriate name automatically. Name is primarily \
@@ -20,24 +20,32 @@ const AGE: &str = "CreationTimestamp is a timestamp representing the server time
 /// no limit.
 const MAX_ROW_BYTES: usize = 3 * 1024 * 1024;
 
-/// The number of bytes of text that the cells of a table may still have, shared by its rows. Without
-/// it, a table would be as large as all objects times the columns, each of which may show the whole
-/// object. kube-apiserver has no limit.
+/// The number of values that the columns of a table may visit for each byte of an object. A simple
+/// path visits one for each of its steps, and `..` every value, each of which has several bytes.
+const VISITS_PER_BYTE: usize = 16;
+
+/// The text that the cells of a table may still have, and the values that its columns may still
+/// visit, both shared by its rows. Without it, a table would be as large as all objects times the
+/// columns, each of which may show the whole object. kube-apiserver has no limit.
 ///
-/// Begins with the limit of one row.
+/// Begins with the limits of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CellRoom(usize);
+pub struct CellRoom {
+    bytes: usize,
+    visits: usize,
+}
 
 impl Default for CellRoom {
     fn default() -> Self {
-        Self(MAX_ROW_BYTES)
+        Self { bytes: MAX_ROW_BYTES, visits: MAX_VISITED }
     }
 }
 
 impl CellRoom {
     /// Adds room for an object of this size in bytes: the cells of most objects are shorter.
     pub fn add(&mut self, size: usize) {
-        self.0 = self.0.saturating_add(size);
+        self.bytes = self.bytes.saturating_add(size);
+        self.visits = self.visits.saturating_add(size.saturating_mul(VISITS_PER_BYTE));
     }
 }
 
@@ -108,10 +116,10 @@ pub fn definitions(columns: &[Column]) -> Vec<Value> {
 ///
 /// Cells after the first 3 MiB of text are null, and those for which the table has no room: each of
 /// many columns may show the whole object. The columns also share the number of values that one path
-/// may visit.
+/// may visit, and the rows that of the table.
 pub fn cells(object: &Value, columns: &[Column], now: Timestamp, room: &mut CellRoom) -> Vec<Value> {
-    let (mut bytes, mut visits) = (0, Visits::default());
-    let most = room.0.min(MAX_ROW_BYTES);
+    let (mut bytes, mut visits) = (0, Visits::at_most(room.visits));
+    let (most, granted) = (room.bytes.min(MAX_ROW_BYTES), visits.left());
     let name = object.pointer("/metadata/name").cloned().unwrap_or_else(|| Value::String(String::new()));
     let paths = columns.iter().map_while(|column| column.path.as_ref().map(|path| (column, path)));
     let others = paths.map(|(column, path)| {
@@ -124,7 +132,8 @@ pub fn cells(object: &Value, columns: &[Column], now: Timestamp, room: &mut Cell
         cell
     });
     let cells = std::iter::once(name).chain(others).collect();
-    room.0 = room.0.saturating_sub(bytes);
+    room.bytes = room.bytes.saturating_sub(bytes);
+    room.visits = room.visits.saturating_sub(granted - visits.left());
     cells
 }
 
@@ -256,5 +265,20 @@ mod tests {
         // The last cell may exceed the room.
         let rows: Vec<usize> = std::iter::repeat_with(&mut shown).take(5).collect();
         assert_eq!(rows, [20, 14, 1, 1, 1], "a row has always room for its own object");
+    }
+
+    #[test]
+    fn the_rows_of_a_table_share_the_number_of_values_that_are_visited() {
+        let object = json!({"metadata": {"name": "a"}, "spec": {"a": "v"}});
+        let column = |path: &str| Column::read(&json!({"name": "c", "type": "string", "jsonPath": path}));
+        // Each of the last columns visits a value in each of its steps.
+        let columns = [vec![column(".spec.a")], vec![column(&".a".repeat(10_000)); 30]].concat();
+        let mut room = CellRoom::default();
+        for _ in 0..10 {
+            room.add(100);
+            let cells = cells(&object, &columns, Timestamp::UNIX_EPOCH, &mut room);
+            assert_eq!(cells[1], json!("v"), "a row has always room for a simple column");
+        }
+        assert!(room.visits < 10_000, "{room:?}");
     }
 }

@@ -1035,5 +1035,23 @@ fn schemas_and_their_objects_cost_in_proportion_to_their_size() {
             },
             200,
         ),
+        (
+            "a table with a long path for many objects",
+            10,
+            |n| {
+                let mut version = version(with("t", json!({ "type": "string" })));
+                version["additionalPrinterColumns"] =
+                    list(n, |_| json!({ "name": "c", "type": "string", "jsonPath": ".a".repeat(1_000) }));
+                let mut requests = vec![Sent::post(DEFINITIONS, &definition(json!([version])))];
+                requests.extend((0..5 * n).map(|i| {
+                    let mut thing = thing(json!({}));
+                    thing["metadata"]["name"] = json!(format!("a{i}"));
+                    Sent::post(THINGS, &thing)
+                }));
+                requests.push(Sent::get(THINGS));
+                requests
+            },
+            200,
+        ),
     ]);
 }
