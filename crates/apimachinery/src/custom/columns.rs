@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Number, Value, json};
 
 use super::go_format::{json as compact, shown_number};
-use super::jsonpath::{JsonPath, Visits};
+use super::jsonpath::{JsonPath, MAX_VISITED, Visits};
 
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources \
                     may allow a client to request the generation of an appropriate name automatically. Name is primarily \
@@ -16,8 +16,38 @@ const AGE: &str = "CreationTimestamp is a timestamp representing the server time
                    for lists. More info: \
                    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// The number of bytes of text in a row of a table from which on cells are null.
+/// The number of bytes of text in a row of a table from which on cells are null. kube-apiserver has
+/// no limit.
 const MAX_ROW_BYTES: usize = 3 * 1024 * 1024;
+
+/// The number of values that the columns of a table may visit for each byte of an object. A simple
+/// path visits one for each of its steps, and `..` every value, each of which has several bytes.
+const VISITS_PER_BYTE: usize = 16;
+
+/// The text that the cells of a table may still have, and the values that its columns may still
+/// visit, both shared by its rows. Without it, a table would be as large as all objects times the
+/// columns, each of which may show the whole object. kube-apiserver has no limit.
+///
+/// Begins with the limits of one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellRoom {
+    bytes: usize,
+    visits: usize,
+}
+
+impl Default for CellRoom {
+    fn default() -> Self {
+        Self { bytes: MAX_ROW_BYTES, visits: MAX_VISITED }
+    }
+}
+
+impl CellRoom {
+    /// Adds room for an object of this size in bytes: the cells of most objects are shorter.
+    pub fn add(&mut self, size: usize) {
+        self.bytes = self.bytes.saturating_add(size);
+        self.visits = self.visits.saturating_add(size.saturating_mul(VISITS_PER_BYTE));
+    }
+}
 
 /// One column of `additionalPrinterColumns`.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,14 +114,16 @@ pub fn definitions(columns: &[Column]) -> Vec<Value> {
 /// Returns the cells of an object: its name, then one for each column, null if there is nothing to
 /// show.
 ///
-/// Cells after the first 3 MiB of text are null: each of many columns may show the whole object.
-/// The columns also share the number of values that one path may visit.
-pub fn cells(object: &Value, columns: &[Column], now: Timestamp) -> Vec<Value> {
-    let (mut bytes, mut visits) = (0, Visits::default());
+/// Cells after the first 3 MiB of text are null, and those for which the table has no room: each of
+/// many columns may show the whole object. The columns also share the number of values that one path
+/// may visit, and the rows that of the table.
+pub fn cells(object: &Value, columns: &[Column], now: Timestamp, room: &mut CellRoom) -> Vec<Value> {
+    let (mut bytes, mut visits) = (0, Visits::at_most(room.visits));
+    let (most, granted) = (room.bytes.min(MAX_ROW_BYTES), visits.left());
     let name = object.pointer("/metadata/name").cloned().unwrap_or_else(|| Value::String(String::new()));
     let paths = columns.iter().map_while(|column| column.path.as_ref().map(|path| (column, path)));
     let others = paths.map(|(column, path)| {
-        if bytes > MAX_ROW_BYTES || visits.are_spent() {
+        if bytes >= most || visits.are_spent() {
             return Value::Null;
         }
         let found = path.find_within(object, &mut visits).unwrap_or_default();
@@ -99,7 +131,10 @@ pub fn cells(object: &Value, columns: &[Column], now: Timestamp) -> Vec<Value> {
         bytes += found.len() + cell.as_str().map_or(0, str::len);
         cell
     });
-    std::iter::once(name).chain(others).collect()
+    let cells = std::iter::once(name).chain(others).collect();
+    room.bytes = room.bytes.saturating_sub(bytes);
+    room.visits = room.visits.saturating_sub(granted - visits.left());
+    cells
 }
 
 fn cell(kind: &str, value: &Value, now: Timestamp) -> Value {
@@ -198,7 +233,7 @@ mod tests {
     fn the_columns_of_a_row_share_the_number_of_values_that_are_visited() {
         let object = json!({"metadata": {"name": "a"}, "spec": {"a": "v", "list": vec![0; 300_000]}});
         let columns = vec![Column::read(&json!({"name": "c", "type": "string", "jsonPath": "..a"})); 20];
-        let cells = cells(&object, &columns, Timestamp::UNIX_EPOCH);
+        let cells = cells(&object, &columns, Timestamp::UNIX_EPOCH, &mut CellRoom::default());
         assert_eq!(
             (cells.len(), &cells[1], &cells[20]),
             (21, &json!("v"), &Value::Null),
@@ -210,8 +245,40 @@ mod tests {
     fn the_text_of_a_row_is_limited() {
         let object = json!({"metadata": {"name": "a"}, "spec": "x".repeat(MAX_ROW_BYTES / 2)});
         let columns = vec![Column::read(&json!({"name": "c", "type": "string", "jsonPath": ".spec"})); 100];
-        let cells = cells(&object, &columns, Timestamp::UNIX_EPOCH);
+        let cells = cells(&object, &columns, Timestamp::UNIX_EPOCH, &mut CellRoom::default());
         assert_eq!(cells.len(), 101);
         assert_eq!(cells.iter().filter(|cell| cell.is_null()).count(), 98, "two cells reach the limit");
+    }
+
+    #[test]
+    fn the_rows_of_a_table_share_the_room_for_text() {
+        const SIZE: usize = 100_000;
+        let object = json!({"metadata": {"name": "a"}, "spec": "x".repeat(SIZE)});
+        let columns = vec![Column::read(&json!({"name": "c", "type": "string", "jsonPath": ".spec"})); 20];
+        let mut room = CellRoom::default();
+        let mut shown = || {
+            room.add(SIZE);
+            let cells = cells(&object, &columns, Timestamp::UNIX_EPOCH, &mut room);
+            assert_eq!((cells.len(), &cells[0]), (21, &json!("a")), "the name is always shown");
+            cells.iter().skip(1).filter(|cell| !cell.is_null()).count()
+        };
+        // The last cell may exceed the room.
+        let rows: Vec<usize> = std::iter::repeat_with(&mut shown).take(5).collect();
+        assert_eq!(rows, [20, 14, 1, 1, 1], "a row has always room for its own object");
+    }
+
+    #[test]
+    fn the_rows_of_a_table_share_the_number_of_values_that_are_visited() {
+        let object = json!({"metadata": {"name": "a"}, "spec": {"a": "v"}});
+        let column = |path: &str| Column::read(&json!({"name": "c", "type": "string", "jsonPath": path}));
+        // Each of the last columns visits a value in each of its steps.
+        let columns = [vec![column(".spec.a")], vec![column(&".a".repeat(10_000)); 30]].concat();
+        let mut room = CellRoom::default();
+        for _ in 0..10 {
+            room.add(100);
+            let cells = cells(&object, &columns, Timestamp::UNIX_EPOCH, &mut room);
+            assert_eq!(cells[1], json!("v"), "a row has always room for a simple column");
+        }
+        assert!(room.visits < 10_000, "{room:?}");
     }
 }

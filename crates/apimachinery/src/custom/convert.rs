@@ -48,11 +48,14 @@ pub struct Conversions {
 
 impl Conversions {
     /// Returns the form of an object in another version. If it is not known, it is recorded as
-    /// missing, unless a conversion is missing already: what a run asks for after that may be
-    /// nonsense.
+    /// missing. Returns `None` as well if a conversion is missing already: what a run asks for after
+    /// that may be nonsense, and its result is discarded.
     pub fn find(&mut self, object: &Value, version: &str) -> Option<Value> {
+        if self.has_missing() {
+            return None;
+        }
         let found = self.done.get(&key(object, version)).cloned();
-        if found.is_none() && self.missing.is_none() {
+        if found.is_none() {
             self.missing = Some((object.clone(), version.to_owned()));
         }
         found

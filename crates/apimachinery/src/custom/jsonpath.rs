@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The number of values that one evaluation of a path may visit. Without it, repeated `..` and unions
 /// visit the same values again and again: `n` of them take time that is exponential in `n`.
-const MAX_VISITED: usize = 1_000_000;
+pub(crate) const MAX_VISITED: usize = 1_000_000;
 
 /// The number of bytes of all steps of a path. kube-apiserver has no limit of its own.
 const MAX_LENGTH: usize = 64 * 1024;
@@ -250,6 +250,16 @@ impl Default for Visits {
 }
 
 impl Visits {
+    /// Returns this number of visits, or that of one evaluation if that is less.
+    pub(crate) fn at_most(count: usize) -> Self {
+        Self(count.min(MAX_VISITED))
+    }
+
+    /// Returns the number of values that may still be visited.
+    pub(crate) fn left(&self) -> usize {
+        self.0
+    }
+
     /// Returns true if no further value may be visited.
     pub(crate) fn are_spent(&self) -> bool {
         self.0 == 0

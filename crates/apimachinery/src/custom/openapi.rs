@@ -14,6 +14,10 @@ use crate::field_errors::FieldErrors;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
+/// The number of `x-kubernetes-list-map-keys` that a list may have. kube-apiserver has no limit. All
+/// of them are looked up in every item.
+const MAX_KEYS: usize = 64;
+
 /// Returns the problems of a schema, from the root down.
 pub(crate) fn problems(schema: &Value, path: &str) -> FieldErrors {
     let mut walker = Walker { problems: FieldErrors::new() };
@@ -212,6 +216,14 @@ impl Walker {
             let detail = "must be object if parent array's x-kubernetes-list-type is map";
             return self.refuse(path.keyword("items.type"), &quoted(kind), detail);
         }
+        if keys.len() > MAX_KEYS {
+            let field = path.keyword("x-kubernetes-list-map-keys");
+            let detail = format!("must have at most {MAX_KEYS} items (a limit of this server)");
+            let count = keys.len();
+            self.problems
+                .push_with(|| FieldError::with_value(field, FieldErrorKind::TooMany, count, &detail));
+            return;
+        }
         self.keys_name_scalars(schema, items, path);
     }
 
@@ -266,5 +278,29 @@ impl Walker {
                 self.forbid(path.keyword("nullable"), detail);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_list_has_at_most_64_keys() {
+        let found = |count: usize| {
+            let names: Vec<String> = (0..count).map(|it| format!("k{it}")).collect();
+            let properties: serde_json::Map<String, Value> =
+                names.iter().map(|it| (it.clone(), json!({ "type": "string" }))).collect();
+            let items = json!({ "type": "object", "required": names, "properties": properties });
+            let schema = json!({ "type": "array", "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": names, "items": items });
+            problems(&schema, "s").into_iter().map(|it| format!("{}: {}", it.field, it.message))
+        };
+        assert_eq!(found(64).count(), 0);
+        let expected =
+            "s.x-kubernetes-list-map-keys: Too many: 65: must have at most 64 items (a limit of this server)";
+        assert_eq!(found(65).collect::<Vec<_>>(), [expected]);
     }
 }

@@ -95,7 +95,7 @@ pub struct Limits {
     pub min_properties: Option<u64>,
     /// `maxProperties`.
     pub max_properties: Option<u64>,
-    /// `required`.
+    /// `required`, without repeats: every object is checked for each of them.
     pub required: Vec<String>,
     /// `allOf`.
     pub all_of: Vec<Structural>,
@@ -271,7 +271,7 @@ impl Limits {
             max_items: count(object, "maxItems"),
             min_properties: count(object, "minProperties"),
             max_properties: count(object, "maxProperties"),
-            required: array(object, "required").iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            required: distinct(array(object, "required").iter().filter_map(Value::as_str)),
             all_of: list("allOf"),
             any_of: list("anyOf"),
             one_of: list("oneOf"),
@@ -387,6 +387,12 @@ fn count(object: &Object<String, Value>, key: &str) -> Option<u64> {
     object.get(key).and_then(Value::as_u64)
 }
 
+/// Returns the texts without repeats, in the order of their first occurrence.
+fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    texts.filter(|it| seen.insert(*it)).map(str::to_owned).collect()
+}
+
 fn array<'a>(object: &'a Object<String, Value>, key: &str) -> &'a [Value] {
     object.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -396,6 +402,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn repeated_required_fields_count_once() {
+        let node = Structural::parse(&json!({ "type": "object", "required": ["b", "a", "b", "a", "c"] }));
+        assert_eq!(node.limits.required, ["b", "a", "c"]);
+    }
 
     #[test]
     fn required_fields_cost_in_proportion_to_their_number() {

@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
-use std::fmt::{self, Display};
+use std::fmt::{self, Display, Write as _};
 
 use serde_json::{Map as Object, Value};
 
@@ -41,6 +41,9 @@ const CHECKS_PER_PART: usize = 100;
 /// The number of steps of a regular expression that take as long as one check.
 const STEPS_PER_CHECK: usize = 8;
 
+/// The number of required fields whose search takes as long as one check.
+const FIELDS_PER_CHECK: usize = 8;
+
 /// The largest number of checks. kube-apiserver has no limit.
 const MOST_CHECKS: usize = 20_000_000;
 
@@ -65,9 +68,18 @@ fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &st
         };
         FieldError { field, kind: found.kind, message: found.message }
     };
+    let root = ValuePath::Root("");
+    if old.is_some() {
+        // Most updates leave no problem, even if many unchanged values are invalid. Each message
+        // about those would be dropped, and may be as long as an enum.
+        let checks = Checks::of(value);
+        let result = check(schema, value, old, &root, Mode { quiet: true, checks: &checks });
+        if !result.failed && !checks.are_spent() {
+            return FieldErrors::new();
+        }
+    }
     let checks = Checks::of(value);
-    let mode = Mode { quiet: false, checks: &checks };
-    let found = check(schema, value, old, &ValuePath::Root(""), mode).found;
+    let found = check(schema, value, old, &root, Mode { quiet: false, checks: &checks }).found;
     match checks.ended_at.into_inner() {
         None => found.into_iter().map(place).collect(),
         Some(name) => {
@@ -113,8 +125,8 @@ impl Checks {
 #[derive(Clone, Copy)]
 struct Mode<'a> {
     /// True if problems are not reported, only [`Outcome::failed`] is set: alternatives are first
-    /// compared, and then only the closest one is reported. A message costs as much as the path is
-    /// long.
+    /// compared, and then only the closest one is reported; and an update is checked once more if it
+    /// fails. A message costs as much as the path is long.
     quiet: bool,
     checks: &'a Checks,
 }
@@ -181,13 +193,6 @@ impl<'a> Outcome<'a> {
         self.found.len() >= MOST_REPORTED || self.bytes >= MOST_BYTES || self.mode.checks.are_spent()
     }
 
-    fn forget_all(&mut self) {
-        self.failed = false;
-        self.found.clear();
-        self.said.clear();
-        self.bytes = 0;
-    }
-
     fn merge(&mut self, other: Self) {
         self.failed |= other.failed;
         other.found.into_iter().for_each(|found| self.add(found));
@@ -236,6 +241,11 @@ fn check<'a>(
     mode: Mode<'a>,
 ) -> Outcome<'a> {
     let mut outcome = Outcome::new(mode);
+    // With messages, an unchanged value is skipped before any is formatted. Without them, a value is
+    // compared only if it is invalid: a comparison at each level costs more than most checks.
+    if !mode.quiet && old == Some(value) {
+        return outcome;
+    }
     if !outcome.take_checks(1, path) {
         return outcome;
     }
@@ -244,8 +254,8 @@ fn check<'a>(
     } else {
         check_value(schema, value, old, path, &mut outcome);
     }
-    if outcome.failed && old == Some(value) {
-        outcome.forget_all();
+    if mode.quiet && outcome.failed && old == Some(value) {
+        outcome.failed = false;
     }
     outcome
 }
@@ -524,7 +534,7 @@ fn check_items(
 /// The items of the old list by their keys, for keyed lists.
 struct FormerItems<'a> {
     keys: &'a [String],
-    /// By the JSON of the keys: a list has up to 200,000 items, so it is not searched for each.
+    /// By [`key_of`]: a list has up to 200,000 items, so it is not searched for each.
     items: HashMap<String, &'a Value>,
 }
 
@@ -546,9 +556,17 @@ impl<'a> FormerItems<'a> {
     }
 }
 
+/// Returns the JSON of the keys that an item has, each with its index. An absent key differs from a
+/// null, and takes no memory.
 fn key_of(keys: &[String], item: &Value) -> String {
-    // An absent key differs from a null.
-    keys.iter().map(|key| item.get(key).map_or_else(|| ";".to_owned(), |it| format!("{it};"))).collect()
+    let mut text = String::new();
+    for (index, key) in keys.iter().enumerate() {
+        if let Some(value) = item.get(key) {
+            // Writing to a string cannot fail.
+            _ = write!(text, "{index}:{value};");
+        }
+    }
+    text
 }
 
 fn too_many(path: &ValuePath<'_>, size: u64, most: u64, words: impl Display, outcome: &mut Outcome<'_>) {
@@ -598,6 +616,12 @@ fn check_object(
             }
             _ => {}
         }
+    }
+    // Absent fields end the search or are reported, so at most the fields of the object are found.
+    // Without alternatives, that is less than the object is worth.
+    let searched = limits.required.len().min(object.len());
+    if !outcome.take_checks(searched / FIELDS_PER_CHECK, path) {
+        return;
     }
     for key in limits.required.iter().filter(|key| !object.contains_key(*key)) {
         // One absent field is as good as all of them if none is reported.
@@ -667,6 +691,40 @@ mod tests {
         assert_eq!(problem.field, "s");
         assert!(problem.message.ends_with("patterns in its schema take too many checks"));
         assert!(validate(&json!({ "s": "abc" }), None, &schema).len() == 1, "it does not match");
+    }
+
+    #[test]
+    fn the_keys_of_an_item_are_told_apart_by_their_index() {
+        let keys = ["a", "b", "c"].map(str::to_owned);
+        let items =
+            [json!({}), json!({"a": 1}), json!({"b": 1}), json!({"b": null}), json!({"a": 1, "c": 1})];
+        let found: HashSet<String> = items.iter().map(|item| key_of(&keys, item)).collect();
+        assert_eq!(found.len(), items.len(), "{found:?}");
+        assert_eq!(key_of(&keys, &json!({"c": "x;", "d": 1})), "2:\"x;\";");
+    }
+
+    /// Each problem of an unchanged value was formatted and then dropped: entries times enum size.
+    #[test]
+    fn unchanged_invalid_values_pass_next_to_changed_ones() {
+        let schema = Structural::parse(&json!({"type": "object", "properties": {
+            "m": {"type": "object", "additionalProperties": {"type": "string", "enum": ["a", "b"]}},
+            "l": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+            "o": {"type": "object", "required": ["r"], "properties": {"n": {"type": "integer", "minimum": 3}}},
+            "any": {"type": "object", "anyOf": [{"required": ["r"]}, {"required": ["s"]}]}}}));
+        let old = json!({"m": {"k": "x", "n": "a"}, "l": ["x"], "o": {"n": 1}, "any": {}});
+        let wrong = |change: fn(&mut Value)| {
+            let mut new = old.clone();
+            change(&mut new);
+            let problems = validate(&new, Some(&old), &schema);
+            problems.into_iter().map(|it| it.field).collect::<Vec<String>>()
+        };
+        assert_eq!(wrong(|_| {}), [""; 0]);
+        assert_eq!(wrong(|it| it["m"]["n"] = json!("b")), [""; 0]);
+        assert_eq!(wrong(|it| it["m"]["n"] = json!("c")), ["m.n"]);
+        assert_eq!(wrong(|it| it["l"] = json!(["x", "a"])), ["l[0]"], "items of this list have no keys");
+        assert_eq!(wrong(|it| it["o"]["n"] = json!(2)), ["o.n", "o.r"]);
+        assert_eq!(wrong(|it| it["o"]["x"] = json!(2)), ["o.r"]);
+        assert_eq!(wrong(|it| it["any"]["x"] = json!(2)), [NOWHERE, "any.r"]);
     }
 
     #[test]

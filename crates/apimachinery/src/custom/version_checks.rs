@@ -52,11 +52,21 @@ pub(crate) fn check_subresources(subresources: &Value, path: &str, problems: &mu
     }
 }
 
+/// The number of columns that a version may have. kube-apiserver has no limit. Each row of a table
+/// has a cell for each of them.
+const MAX_COLUMNS: usize = 256;
+
 /// Checks the columns of a version.
 pub(crate) fn check_columns(version: &Value, path: &str, problems: &mut FieldErrors) {
     const KINDS: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
     const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
-    for (index, column) in listed(version, "additionalPrinterColumns").iter().enumerate() {
+    let columns = listed(version, "additionalPrinterColumns");
+    if columns.len() > MAX_COLUMNS {
+        let detail = format!("must have at most {MAX_COLUMNS} items (a limit of this server)");
+        let count = columns.len();
+        return problems.push(FieldError::with_value(path, FieldErrorKind::TooMany, count, &detail));
+    }
+    for (index, column) in columns.iter().enumerate() {
         let field = |key: &str| format!("{path}[{index}].{key}");
         if text(column, "name").is_empty() {
             problems.push(FieldError::new(field("name"), FieldErrorKind::Required, ""));
@@ -196,4 +206,25 @@ pub(crate) fn invalid(field: &str, value: &str, detail: &str) -> FieldError {
 /// Returns the problem of a forbidden field.
 pub(crate) fn forbidden(field: &str, detail: &str) -> FieldError {
     FieldError::new(field, FieldErrorKind::Forbidden, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_version_has_at_most_256_columns() {
+        let found = |count: usize| {
+            let column = json!({ "name": "c", "type": "string", "jsonPath": ".spec.a" });
+            let mut problems = FieldErrors::new();
+            let version = json!({ "additionalPrinterColumns": vec![column; count] });
+            check_columns(&version, "columns", &mut problems);
+            problems.into_iter().map(|it| format!("{}: {}", it.field, it.message)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(256), [""; 0]);
+        let expected = "columns: Too many: 257: must have at most 256 items (a limit of this server)";
+        assert_eq!(found(257), [expected]);
+    }
 }

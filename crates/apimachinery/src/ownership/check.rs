@@ -10,6 +10,7 @@ use super::element::Element;
 use super::field_set::Path;
 use super::shape::{Items, Members, Shape};
 use crate::schema::{Definitions, Scalar, Schema, Topology};
+use crate::weight;
 
 /// The schema errors of an object, in the order in which they were found. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,12 @@ pub(super) struct SchemaErrors(Vec<String>);
 /// are. kube-apiserver reports all.
 const MOST_REPORTED: usize = 1_000;
 const MOST_BYTES: usize = 1024 * 1024;
+
+/// The number of bytes that the defaults of keys may add to the elements of any object, and for each
+/// part of the object. A list can have many keys, all of which may be absent from its items.
+/// kube-apiserver has no limit.
+const FREE_KEY_BYTES: usize = 1024 * 1024;
+const KEY_BYTES_PER_PART: usize = 256;
 
 /// The treatment of list items with the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +43,16 @@ pub(super) fn check(
     definitions: &dyn Definitions,
     duplicates: Duplicates,
 ) -> Result<(), SchemaErrors> {
-    let mut walk =
-        Walk { definitions, duplicates, path: Path(Vec::new()), errors: Vec::new(), bytes: 0, left_out: 0 };
+    let key_bytes = weight::of(object).saturating_mul(KEY_BYTES_PER_PART).saturating_add(FREE_KEY_BYTES);
+    let mut walk = Walk {
+        definitions,
+        duplicates,
+        path: Path(Vec::new()),
+        key_bytes,
+        errors: Vec::new(),
+        bytes: 0,
+        left_out: 0,
+    };
     walk.visit(object, schema);
     if walk.left_out > 0 {
         walk.errors.push(format!("{} more errors are not shown", walk.left_out));
@@ -49,6 +64,8 @@ struct Walk<'a> {
     definitions: &'a dyn Definitions,
     duplicates: Duplicates,
     path: Path,
+    /// The number of bytes that the defaults of keys may still add.
+    key_bytes: usize,
     errors: Vec<String>,
     /// The number of bytes in `errors`.
     bytes: usize,
@@ -90,17 +107,28 @@ impl Walk<'_> {
     }
 
     fn visit_items(&mut self, list: &Items, items: &[Value]) {
+        let keyed = list.topology != Topology::Atomic;
+        // The indexes of an atomic list cannot repeat.
+        let refuse_duplicates = keyed && self.duplicates == Duplicates::Refused;
         let mut seen = std::collections::BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
-            let element = if list.topology == Topology::Atomic {
-                Element::Index(i64::try_from(index).unwrap_or(i64::MAX))
-            } else {
+            let element = if keyed {
                 match list.element(item, self.definitions) {
                     Ok(element) => element,
                     Err(why) => return self.report(format_args!("element {index}: {why}")),
                 }
+            } else {
+                Element::Index(i64::try_from(index).unwrap_or(i64::MAX))
             };
-            if !seen.insert(element.clone()) && self.duplicates == Duplicates::Refused {
+            match self.key_bytes.checked_sub(default_bytes(&element, item)) {
+                Some(left) => self.key_bytes = left,
+                None => {
+                    return self.report(format_args!(
+                        "element {index}: too many keys have defaults (a limit of this server)"
+                    ));
+                }
+            }
+            if refuse_duplicates && !seen.insert(element.clone()) {
                 self.report(format_args!("duplicate entries for key {element}"));
             }
             self.path.0.push(element);
@@ -135,6 +163,13 @@ impl fmt::Display for SchemaErrors {
             many => write!(f, "errors:\n  {}", many.join("\n  ")),
         }
     }
+}
+
+/// Returns about the number of bytes that an element has more than its item, because of defaults.
+fn default_bytes(element: &Element, item: &Value) -> usize {
+    let Element::Key(fields) = element else { return 0 };
+    let absent = fields.iter().filter(|(name, _)| item.get(name).is_none());
+    absent.map(|field| size_of_val(field) + field.0.len() + field.1.0.as_str().map_or(0, str::len)).sum()
 }
 
 fn scalar_error(scalar: Option<Scalar>, value: &Value) -> Option<String> {

@@ -166,20 +166,29 @@ fn compare(a: &Value, b: &Value) -> Ordering {
         (Value::String(a), Value::String(b)) => a.cmp(b),
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
         (Value::Array(a), Value::Array(b)) => {
-            let items = a.iter().zip(b).map(|(a, b)| compare(a, b));
-            items.fold(Ordering::Equal, Ordering::then).then(a.len().cmp(&b.len()))
+            let mut items = a.iter().zip(b).map(|(a, b)| compare(a, b));
+            items.find(|it| it.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
         }
         (Value::Object(a), Value::Object(b)) => {
-            let sorted = |map: &Map<String, Value>| {
-                let mut fields: Vec<(String, Datum)> =
-                    map.iter().map(|(name, value)| (name.clone(), Datum(value.clone()))).collect();
-                fields.sort_by(|a, b| a.0.cmp(&b.0));
-                fields
-            };
-            sorted(a).cmp(&sorted(b))
+            let mut fields = sorted_fields(a).zip(sorted_fields(b));
+            let differ = fields.find_map(|((a, x), (b, y))| {
+                Some(a.cmp(b).then_with(|| compare(x, y))).filter(|it| it.is_ne())
+            });
+            differ.unwrap_or_else(|| a.len().cmp(&b.len()))
         }
         _ => rank(a).cmp(&rank(b)),
     }
+}
+
+/// Returns the fields of an object by name. They are not copied: a comparison of nested objects
+/// would hold a copy for each level.
+fn sorted_fields(object: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    let mut fields: Vec<(&String, &Value)> = object.iter().collect();
+    // Objects are sorted already unless their order is preserved.
+    if !fields.is_sorted_by_key(|(name, _)| *name) {
+        fields.sort_by_key(|(name, _)| *name);
+    }
+    fields.into_iter()
 }
 
 fn rank(value: &Value) -> u8 {
@@ -265,5 +274,21 @@ mod tests {
         let ordered =
             [json!(-1), json!(1.5), json!(2), json!("a"), json!(false), json!([1]), json!({}), json!(null)];
         assert!(ordered.windows(2).all(|pair| compare(&pair[0], &pair[1]) == Ordering::Less));
+    }
+
+    #[test]
+    fn lists_and_objects_compare_by_their_first_difference_and_then_by_their_length() {
+        for (less, more) in [
+            (json!([1, 2]), json!([1, 3])),
+            (json!([1, 9]), json!([2])),
+            (json!([1]), json!([1, 2])),
+            (json!({"a": 1}), json!({"a": 1, "b": 0})),
+            (json!({"a": 1, "b": 9}), json!({"a": 2})),
+            (json!({"a": 9}), json!({"b": 1})),
+            (json!({"a": {"b": [1]}}), json!({"a": {"b": [2]}})),
+        ] {
+            assert_eq!(compare(&less, &more), Ordering::Less, "{less} {more}");
+            assert_eq!(compare(&more, &less), Ordering::Greater, "{less} {more}");
+        }
     }
 }

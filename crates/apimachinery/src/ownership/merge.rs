@@ -26,15 +26,22 @@ pub fn merge(base: &Value, over: &Value, schema: &Schema, definitions: &dyn Defi
 }
 
 fn merge_fields(members: &Members, base: &Value, over: &Value, definitions: &dyn Definitions) -> Value {
-    let copied = fields(base).map(|(name, value)| (name.to_owned(), value.clone()));
-    let mut merged: Map<String, Value> = copied.collect();
-    for (name, value) in fields(over) {
-        match merged.get_mut(name) {
-            Some(under) => {
+    // A field is either merged or copied, never both: otherwise a merge of nested objects would hold
+    // a copy for each level.
+    let kept = fields(base).map(|(name, under)| {
+        let value = match over.get(name) {
+            Some(value) => {
                 let schema = members.schema(name).unwrap_or(Schema::Any);
-                *under = merge(under, value, &schema, definitions);
+                merge(under, value, &schema, definitions)
             }
-            None => _ = merged.insert(name.to_owned(), value.clone()),
+            None => under.clone(),
+        };
+        (name.to_owned(), value)
+    });
+    let mut merged: Map<String, Value> = kept.collect();
+    for (name, value) in fields(over) {
+        if !merged.contains_key(name) {
+            merged.insert(name.to_owned(), value.clone());
         }
     }
     Value::Object(merged)

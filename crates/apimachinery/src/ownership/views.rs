@@ -16,6 +16,10 @@ use crate::schema::Schema;
 /// The fields that are the same in all versions.
 const IN_ALL_VERSIONS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
+/// The largest number of versions in which the fields of one object are owned. The object is
+/// converted, checked and compared in each of them, on every write. kube-apiserver has no limit.
+const MOST_VERSIONS: usize = 16;
+
 /// Converts the object to another version; `None` if the version does not exist any more.
 ///
 /// # Errors
@@ -34,16 +38,16 @@ pub(super) fn view(
 }
 
 /// Updates all sets to the current schemas, and drops entries of versions that do not exist any
-/// more.
+/// more. If the entries are of more than [`MOST_VERSIONS`] versions, those of the last ones by name
+/// are dropped as well, but never those of the target's version.
 pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -> Result<(), SchemaErrors> {
     let versions: BTreeSet<String> = managed.sets.values().map(|owned| owned.api_version.clone()).collect();
-    let mut schemas = BTreeMap::new();
-    for version in versions {
-        let schema = if version == target.api_version {
-            Some(target.schema.clone())
-        } else {
-            view(live, &version, target)?.map(|(_, schema)| schema)
-        };
+    let mut schemas = BTreeMap::from([(target.api_version.to_owned(), target.schema.clone())]);
+    for version in versions.into_iter().filter(|it| *it != target.api_version) {
+        if schemas.len() == MOST_VERSIONS {
+            break;
+        }
+        let schema = view(live, &version, target)?.map(|(_, schema)| schema);
         schemas.extend(schema.map(|schema| (version, schema)));
     }
     managed.sets.retain(|_, owned| {
@@ -89,4 +93,53 @@ pub(super) fn owned_in(
         found = found.joined(owned);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::managed::{Manager, Operation, Owned};
+    use super::super::{Reset, Versions};
+    use super::*;
+    use crate::schema::NoDefinitions;
+
+    /// Versions `v1` to `v30`, which differ only in their name.
+    struct Thirty;
+
+    impl Versions for Thirty {
+        fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, Schema)> {
+            let number: usize = api_version.strip_prefix('v')?.parse().ok()?;
+            (number <= 30).then(|| (object.clone(), Schema::Any))
+        }
+    }
+
+    #[test]
+    fn fields_are_owned_in_at_most_sixteen_versions_and_always_in_that_of_the_target() {
+        let target = Target {
+            api_version: "v9",
+            kind: "Thing",
+            schema: &Schema::Any,
+            definitions: &NoDefinitions,
+            empty: &json!({}),
+            versions: &Thirty,
+            reset: &Reset::Nothing,
+        };
+        let after = |versions: &[usize]| {
+            let mut managed = Managed::default();
+            for version in versions {
+                let api_version = format!("v{version}");
+                let manager =
+                    Manager::new(format!("m{version}"), Operation::Apply, &api_version, String::new());
+                managed.sets.insert(manager, Owned { fields: FieldSet::of_fields(["a"]), api_version });
+            }
+            settle(&json!({ "a": 1 }), &mut managed, &target).expect("everything is in the schema");
+            managed.sets.into_values().map(|owned| owned.api_version).collect::<BTreeSet<String>>()
+        };
+        let few: Vec<usize> = (1..=15).chain(90..=99).collect();
+        assert_eq!(after(&few).len(), 15, "versions that do not exist do not count");
+        let many: Vec<usize> = (1..=30).collect();
+        let left = after(&many);
+        assert_eq!((left.len(), left.contains("v9")), (MOST_VERSIONS, true), "{left:?}");
+    }
 }

@@ -45,12 +45,12 @@ fn columns_are_described_and_cells_have_the_type_of_their_column() {
     );
     let a = json!({"metadata": {"name": "a"}, "spec": {"speed": 100, "line": "blue", "on": true}});
     assert_eq!(
-        columns::cells(&a, columns, now()),
+        columns::cells(&a, columns, now(), &mut columns::CellRoom::default()),
         [json!("a"), json!(100), json!("blue"), json!(true), json!(null)]
     );
     let b = json!({"metadata": {"name": "b"}, "spec": {}});
     assert_eq!(
-        columns::cells(&b, columns, now()),
+        columns::cells(&b, columns, now(), &mut columns::CellRoom::default()),
         [json!("b"), json!(null), json!(null), json!(null), json!(null)]
     );
 }
@@ -67,7 +67,7 @@ fn cells_are_rendered_as_by_kube_apiserver() {
     let object = json!({"metadata": {"name": "x", "labels": {"a.b/c": "lab"}}, "spec": {
         "mi": ["p", "q"], "num": 1.5, "b": true, "i32": 7, "pat": "nodate", "mp": {"k": 1},
         "since": "2026-01-01T00:55:00Z"}});
-    let cells = columns::cells(&object, &kind.versions[0].columns, now());
+    let cells = columns::cells(&object, &kind.versions[0].columns, now(), &mut columns::CellRoom::default());
     let expected = json!([
         "x",
         "[\"p\",\"q\"]",
@@ -90,7 +90,10 @@ fn cells_are_rendered_as_by_kube_apiserver() {
 fn a_definition_without_columns_shows_the_age() {
     let kind = kind(json!({}));
     let object = json!({"metadata": {"name": "w", "creationTimestamp": "2026-01-01T00:00:00Z"}});
-    assert_eq!(columns::cells(&object, &kind.versions[0].columns, now()), [json!("w"), json!("60m")]);
+    assert_eq!(
+        columns::cells(&object, &kind.versions[0].columns, now(), &mut columns::CellRoom::default()),
+        [json!("w"), json!("60m")]
+    );
     assert_eq!(columns::definitions(&kind.versions[0].columns)[1]["name"], "Age");
 }
 

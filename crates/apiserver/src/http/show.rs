@@ -9,7 +9,7 @@ use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use crate::ApiError;
 use crate::cluster::ResponseObject;
-use crate::custom::columns as custom_columns;
+use crate::custom::columns::{self as custom_columns, CellRoom};
 use crate::print;
 use crate::reading::{Page, Selection};
 use crate::registry::{Kind, Unconverted};
@@ -52,7 +52,7 @@ pub(super) fn object(
     let shown = match negotiated.form {
         _ if value["kind"] == "Status" => value,
         ObjectForm::Table => {
-            let row = row(kind, &value, negotiated, now);
+            let row = row(kind, &value, negotiated, now, &mut CellRoom::default());
             print::table(Some(columns(kind, &value)), list_metadata_of(&value), vec![row])
         }
         ObjectForm::Metadata => print::partial_metadata(&value),
@@ -74,24 +74,49 @@ pub(super) fn list<'a>(
     negotiated: &Negotiated,
     now: Timestamp,
 ) -> Result<Pieces, ApiError> {
-    let values = |items: &mut dyn Iterator<Item = &'a Encoded>| {
-        items.map(|it| kind.try_show(it)).collect::<Result<Vec<_>, _>>()
-    };
-    let mut items = items;
-    let shown = match negotiated.form {
+    match negotiated.form {
         ObjectForm::Table => {
-            let values = values(&mut items)?;
             let columns = columns(kind, &json!({ "kind": kind.def.kind }));
-            let rows = values.iter().map(|it| row(kind, it, negotiated, now)).collect();
-            print::table(Some(columns), metadata.to_value(false), rows)
+            let table = print::table(Some(columns), metadata.to_value(false), Vec::new());
+            let mut room = CellRoom::default();
+            let rows = items.map(|it| {
+                room.add(it.bytes().len());
+                Ok(row(kind, &kind.try_show(it)?, negotiated, now, &mut room))
+            });
+            Ok(with_items(table, "rows", rows)?)
         }
         ObjectForm::MetadataList => {
-            print::partial_metadata_list(metadata.to_value(false), &values(&mut items)?)
+            let list = print::partial_metadata_list(metadata.to_value(false), []);
+            Ok(with_items(list, "items", items.map(|it| Ok(print::partial_metadata(&kind.try_show(it)?))))?)
         }
-        ObjectForm::Metadata => return Err(is_a_list(kind)),
-        _ => return Ok(whole_list(items, metadata, kind)?),
-    };
-    Ok(Pieces::from(shown.to_string().into_bytes()))
+        ObjectForm::Metadata => Err(is_a_list(kind)),
+        _ => Ok(whole_list(items, metadata, kind)?),
+    }
+}
+
+/// Encodes an empty list together with items, which go into the last of its fields, one after the
+/// other: a value takes many times the memory of its encoding.
+fn with_items(
+    list: Value,
+    field: &str,
+    items: impl Iterator<Item = Result<Value, Unconverted>>,
+) -> Result<Pieces, Unconverted> {
+    let mut items = items.peekable();
+    if items.peek().is_none() {
+        return Ok(Pieces::from(list.to_string().into_bytes()));
+    }
+    let mut fields = list;
+    if let Some(fields) = fields.as_object_mut() {
+        fields.remove(field);
+    }
+    let mut head = fields.to_string();
+    head.truncate(head.len().saturating_sub(1));
+    let mut pieces = Pieces::from_iter([Bytes::from(format!("{head},\"{field}\":["))]);
+    for (at, item) in items.enumerate() {
+        pieces.push(Bytes::from(format!("{}{}", if at > 0 { "," } else { "" }, item?)));
+    }
+    pieces.push(Bytes::from_static(b"]}"));
+    Ok(pieces)
 }
 
 /// Returns true for the Scale of an object, and false for a custom object of that kind name.
@@ -109,12 +134,19 @@ pub(super) fn columns(kind: &Kind, object: &Value) -> Value {
     }
 }
 
-/// Returns the table row of an object.
-pub(super) fn row(kind: &Kind, object: &Value, negotiated: &Negotiated, now: Timestamp) -> Value {
+/// Returns the table row of an object; the rows of a table share the room for the cells of custom
+/// kinds.
+pub(super) fn row(
+    kind: &Kind,
+    object: &Value,
+    negotiated: &Negotiated,
+    now: Timestamp,
+    room: &mut CellRoom,
+) -> Value {
     let cells = match kind.custom_version() {
         _ if is_scale(object) => print::scale_cells(object, now),
         _ if object["kind"] != *kind.def.kind => print::name_and_age(object, now),
-        Some(version) => custom_columns::cells(object, &version.columns, now),
+        Some(version) => custom_columns::cells(object, &version.columns, now, room),
         None => (kind.rules.cells)(object, now),
     };
     print::row(cells, object, negotiated.include)

@@ -12,6 +12,7 @@ use super::pieces::Pieces;
 use super::show;
 use crate::ApiError;
 use crate::cluster::Source;
+use crate::custom::columns::CellRoom;
 use crate::kinds::shape;
 use crate::print;
 use crate::reading::Frame;
@@ -74,7 +75,7 @@ impl WatchEncoder {
             ObjectForm::Table => {
                 let columns = (!self.columns_sent).then(|| show::columns(&self.kind, &object));
                 self.columns_sent = true;
-                let row = show::row(&self.kind, &object, &self.negotiated, now);
+                let row = show::row(&self.kind, &object, &self.negotiated, now, &mut CellRoom::default());
                 print::table(columns, show::list_metadata_of(&object), vec![row])
             }
             ObjectForm::Metadata | ObjectForm::MetadataList => print::partial_metadata(&object),

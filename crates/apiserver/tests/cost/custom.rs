@@ -621,7 +621,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "keys of a list",
-            50,
+            8,
             |n| {
                 vec![define(with(
                     "l",
@@ -870,6 +870,186 @@ fn definitions_cost_in_proportion_to_their_size() {
                     ),
                     Sent::get("/openapi/v3/apis/ex.io/v1"),
                 ]
+            },
+            200,
+        ),
+    ]);
+}
+
+/// Returns a list inside of many nested objects.
+fn deep_list(n: usize) -> Value {
+    (0..90).fold(list(n, |_| json!(0)), |inner, _| json!({ "a": inner }))
+}
+
+fn anything() -> Value {
+    json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}
+
+/// Returns the requests that create an object under one schema, change the schema, and then change
+/// the field `x` of the object.
+fn under_another_schema(before: Value, after: Value, spec: Value) -> Vec<Sent> {
+    let mut requests = create(before, spec);
+    let versions = json!({ "spec": { "versions": [version(after)] } });
+    requests.push(Sent::merge(format!("{DEFINITIONS}/things.ex.io"), &versions));
+    requests.push(Sent::get(format!("{DEFINITIONS}/things.ex.io")));
+    requests.push(Sent::merge(format!("{THINGS}/a"), &json!({ "spec": { "x": 1 } })));
+    requests
+}
+
+#[test]
+fn deeply_nested_objects_cost_in_proportion_to_their_size() {
+    assert_proportional(&[
+        (
+            "applied twice",
+            2_000,
+            |n| {
+                let apply = |manager: &str| {
+                    Sent::apply(format!("{THINGS}/a?fieldManager={manager}"), &thing(deep_list(n)))
+                };
+                vec![define(anything()), apply("m"), apply("m")]
+            },
+            200,
+        ),
+        (
+            "applied by two managers",
+            2_000,
+            |n| {
+                let apply = |manager: &str| {
+                    Sent::apply(format!("{THINGS}/a?fieldManager={manager}"), &thing(deep_list(n)))
+                };
+                vec![define(anything()), apply("m"), apply("o")]
+            },
+            200,
+        ),
+        (
+            "replaced in a list",
+            2_000,
+            |n| replace(anything(), json!({ "l": [deep_list(n)] }), json!({ "l": [deep_list(n + 1)] })),
+            200,
+        ),
+        ("replaced", 2_000, |n| replace(anything(), deep_list(n), deep_list(n + 1)), 200),
+    ]);
+}
+
+#[test]
+fn schemas_and_their_objects_cost_in_proportion_to_their_size() {
+    assert_proportional(&[
+        (
+            "repeated required fields of many items",
+            500,
+            |n| {
+                let item = json!({ "type": "object", "required": list(n, |_| json!("a")), "properties": { "a": { "type": "integer" } } });
+                create(
+                    with("l", json!({ "type": "array", "items": item })),
+                    json!({ "l": list(n, |_| json!({ "a": 1 })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "applied items of a list with many keys that have defaults",
+            400,
+            |n| {
+                let mut properties =
+                    map(60, |i| (format!("d{i}"), json!({ "type": "string", "default": "" })));
+                properties["k"] = json!({ "type": "integer" });
+                let keys: Vec<&String> = properties.as_object().unwrap().keys().collect();
+                let schema = json!({ "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys,
+                    "items": { "type": "object", "required": ["k"], "properties": properties } });
+                vec![
+                    define(with("l", schema)),
+                    Sent::apply(
+                        format!("{THINGS}/a?fieldManager=m"),
+                        &thing(json!({ "l": list(n, |i| json!({ "k": i })) })),
+                    ),
+                ]
+            },
+            500,
+        ),
+        (
+            "unchanged values that are not in an enum",
+            100,
+            |n| {
+                let schema = |values: Value| json!({ "type": "object", "additionalProperties": { "x-kubernetes-int-or-string": true, "enum": values } });
+                under_another_schema(
+                    schema(json!(["v", 1])),
+                    schema(list(n, |i| json!(if i == 0 { json!(1) } else { json!(format!("w{i}")) }))),
+                    map(n, |i| (format!("k{i}"), json!("v"))),
+                )
+            },
+            200,
+        ),
+        (
+            "an invalid value next to unchanged ones that are not in an enum",
+            100,
+            |n| {
+                let schema = |values: Value| json!({ "type": "object", "additionalProperties": { "x-kubernetes-int-or-string": true, "enum": values } });
+                under_another_schema(
+                    schema(json!(["v"])),
+                    schema(list(n, |i| json!(format!("w{i}")))),
+                    map(n, |i| (format!("k{i}"), json!("v"))),
+                )
+            },
+            422,
+        ),
+        (
+            "managers of many versions",
+            30,
+            |n| {
+                let versions = list(n, |i| {
+                    let mut it = version(anything());
+                    it["name"] = json!(format!("v{}", i + 1));
+                    it["storage"] = json!(i == 0);
+                    it
+                });
+                let managers = list(n, |i| {
+                    json!({ "manager": format!("m{i}"), "operation": "Apply", "apiVersion": format!("ex.io/v{}", i + 1),
+                        "fieldsType": "FieldsV1", "fieldsV1": { "f:spec": { (format!("f:k{i}")): {} } } })
+                });
+                vec![
+                    Sent::post(DEFINITIONS, &definition(versions)),
+                    Sent::post(THINGS, &thing(map(20 * n, |i| (format!("k{i}"), json!("v"))))),
+                    Sent::merge(format!("{THINGS}/a"), &json!({ "metadata": { "managedFields": managers } })),
+                    Sent::merge(format!("{THINGS}/a"), &json!({ "spec": { "x": 1 } })),
+                ]
+            },
+            200,
+        ),
+        (
+            "a table with many columns of one text",
+            10,
+            |n| {
+                let mut version = version(with("t", json!({ "type": "string" })));
+                version["additionalPrinterColumns"] = list(
+                    200,
+                    |i| json!({ "name": format!("c{i}"), "type": "string", "jsonPath": ".spec.t" }),
+                );
+                let mut requests = vec![Sent::post(DEFINITIONS, &definition(json!([version])))];
+                requests.extend((0..n).map(|i| {
+                    let mut thing = thing(json!({ "t": "x".repeat(2_000) }));
+                    thing["metadata"]["name"] = json!(format!("a{i}"));
+                    Sent::post(THINGS, &thing)
+                }));
+                requests.push(Sent::get(THINGS));
+                requests
+            },
+            200,
+        ),
+        (
+            "a table with a long path for many objects",
+            10,
+            |n| {
+                let mut version = version(with("t", json!({ "type": "string" })));
+                version["additionalPrinterColumns"] =
+                    list(n, |_| json!({ "name": "c", "type": "string", "jsonPath": ".a".repeat(1_000) }));
+                let mut requests = vec![Sent::post(DEFINITIONS, &definition(json!([version])))];
+                requests.extend((0..5 * n).map(|i| {
+                    let mut thing = thing(json!({}));
+                    thing["metadata"]["name"] = json!(format!("a{i}"));
+                    Sent::post(THINGS, &thing)
+                }));
+                requests.push(Sent::get(THINGS));
+                requests
             },
             200,
         ),
