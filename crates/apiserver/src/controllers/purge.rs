@@ -45,9 +45,15 @@ pub(crate) async fn purge(
             continue;
         }
         let options = DeleteOptions { uid: Some(stored.uid().to_owned()), ..options.clone() };
-        match cluster.delete_as(&ObjectRef::of(kind, stored.key()), &options, writer, admission).await {
-            Err(refusal) if !matches!(refusal.0.code, 404 | 409) => refused = refused.or(Some(refusal)),
-            _ => {}
+        let deleted =
+            cluster.delete_as(&ObjectRef::of(kind, stored.key()), &options, writer, admission).await;
+        // A webhook may deny a request with any code, so the code does not say whether the object is
+        // gone.
+        let exists = || cluster.get(kind, stored.key()).is_some_and(|it| it.uid() == stored.uid());
+        if let Err(refusal) = deleted
+            && exists()
+        {
+            refused = refused.or(Some(refusal));
         }
         if refused.is_some() && begun.elapsed() >= TIME_LIMIT_AFTER_FAILURE {
             break;

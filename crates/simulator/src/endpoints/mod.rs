@@ -134,6 +134,9 @@ impl Endpoints {
             // Fails on a conflict with another write; then the service is retried.
             failed.keep(self.slices.replace(&slice_key, slice, writer).await);
         }
+        // The slices to delete may have endpoints that the others should have taken over.
+        failed.into_result()?;
+        let mut failed = FirstError::default();
         for name in writes.delete {
             let Ok(slice) = ObjectKey::from_parts(key.namespace(), &name) else { continue };
             failed.keep(self.slices.delete(&slice, &DeleteParams::default(), writer).await);

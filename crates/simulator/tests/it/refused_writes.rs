@@ -121,6 +121,38 @@ async fn slices_that_cannot_be_written_do_not_keep_the_endpoints() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slice_stays_until_the_one_that_replaces_it_is_stored() {
+    let it = TestCluster::with(Settings::instant()).await;
+    let slices = ("discovery.k8s.io/v1", "EndpointSlice");
+    let service = |ports: Value| {
+        json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "namespace": "default" },
+            "spec": { "selector": { "app": "web" }, "ports": ports } })
+    };
+    let http = json!({ "name": "http", "port": 80 });
+    it.add(service(json!([http]))).await;
+    it.add(workload("ReplicaSet", 2)).await;
+    let serves = |ports: usize| {
+        move |all: &[Value]| {
+            let ours = |it: &&Value| it["metadata"]["labels"]["kubernetes.io/service-name"] == "web";
+            let full = |it: &Value| {
+                let count = |field: &str| it[field].as_array().map_or(0, Vec::len);
+                (count("ports"), count("endpoints")) == (ports, 2)
+            };
+            let ours: Vec<&Value> = all.iter().filter(ours).collect();
+            ours.len() == 1 && full(ours[0])
+        }
+    };
+    it.until(slices, serves(1)).await;
+    let refused = it.server.faults().rule(Rule::on("create").resource("endpointslices").refuse(403));
+    let both = json!([http, { "name": "metrics", "port": 90 }]);
+    it.change(("v1", "Service"), "default/web", |it| it["spec"]["ports"] = both.clone()).await;
+    it.advance(Duration::from_secs(60)).await;
+    assert!(refused.fired() > 0 && serves(1)(&it.all(slices)), "{:?}", it.all(slices));
+    refused.remove();
+    it.until(slices, serves(2)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_account_that_cannot_be_created_does_not_keep_the_certificate() {
     let mut settings = Settings::instant();
     settings.root_certificate = Some("a certificate".to_owned());

@@ -127,7 +127,7 @@ impl Actor<'_> {
     ) -> Result<Outcome, ApiError> {
         let change = |it: &mut Value| it["metadata"]["uid"] == **uid && change(it);
         match self.cluster.change(&ObjectRef::of(kind, key), self.writer, change).await {
-            Err(refusal) if refusal.0.code != 404 => Err(refusal),
+            Err(refusal) if self.exists(kind, key, uid) => Err(refusal),
             _ => Ok(Outcome::Written),
         }
     }
@@ -148,9 +148,15 @@ impl Actor<'_> {
         };
         match self.cluster.delete(&ObjectRef::of(kind, key), &options, self.writer).await {
             Ok(_) => Ok(Outcome::Written),
-            Err(refusal) if refusal.0.code == 404 => Ok(Outcome::Gone),
-            Err(refusal) => Err(refusal),
+            Err(refusal) if self.exists(kind, key, uid) => Err(refusal),
+            Err(_) => Ok(Outcome::Gone),
         }
+    }
+
+    /// Returns true if an object still exists. The code of an error does not say so: a webhook may
+    /// deny a request with 404.
+    fn exists(self, kind: &Kind, key: &ObjectKey, uid: &Uid) -> bool {
+        self.cluster.get(kind, key).is_some_and(|it| it.uid() == &**uid)
     }
 
     /// Records an event if an owner exists, but in another namespace, which is an error of the

@@ -19,7 +19,8 @@ pub(super) enum OwnerState {
 /// The action to take for an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// No action.
+    /// No action, for example because it waits for dependents. Those are processed by themselves,
+    /// from the moment in which it begins to wait.
     Keep,
     /// Removes its references to these owners.
     DropOwners(Vec<String>),
@@ -28,8 +29,6 @@ pub(super) enum Verdict {
     Delete { propagation: Propagation, unblock: bool },
     /// Removes its foreground finalizer: it waits for dependents, but none blocks it.
     StopWaiting,
-    /// It waits for these dependents, which are to be processed.
-    WaitFor(Vec<Uid>),
     /// Removes the references to it from these dependents, then its finalizer.
     Orphan(Vec<Uid>),
 }
@@ -43,16 +42,10 @@ pub(super) fn decide_deleting(meta: &OwnerMeta, uid: &str, graph: &Graph) -> Ver
         return Verdict::Keep;
     }
     let blocks = |meta: &OwnerMeta| meta.owners.iter().any(|it| it.uid == uid && it.blocks());
-    let blocking: Vec<_> = graph.dependents(uid).filter(|(_, node)| blocks(&node.meta)).collect();
-    if blocking.is_empty() {
-        return Verdict::StopWaiting;
-    }
-    // Dependents that are being deleted already need no action, and those that wait for dependents
-    // of their own are processed when those are gone. This runs after each dependent is gone:
-    // processing all others each time would make the deletion of an owner quadratic in the number
-    // of its dependents.
-    let idle = blocking.into_iter().filter(|(_, node)| !node.meta.deleting);
-    Verdict::WaitFor(idle.map(|(it, _)| it.clone()).collect())
+    // This runs after each dependent is gone. Processing the others each time would make the deletion
+    // of an owner quadratic in the number of its dependents, and cut their back-off short.
+    let is_blocked = graph.dependents(uid).any(|(_, node)| blocks(&node.meta));
+    if is_blocked { Verdict::Keep } else { Verdict::StopWaiting }
 }
 
 /// Decides about an object that is not being deleted, given the state of each of its owners.
@@ -160,14 +153,10 @@ mod tests {
         assert_eq!(decide_deleting(&waiting, "a", &free), Verdict::StopWaiting);
         let deep = OwnerMeta { deleting: true, foreground: true, ..owned(&[("a", true)]) };
         let blocked = graph(&[("b", owned(&[("a", true)])), ("c", owned(&[("a", false)])), ("d", deep)]);
-        assert_eq!(decide_deleting(&waiting, "a", &blocked), Verdict::WaitFor(vec!["b".into()]));
+        assert_eq!(decide_deleting(&waiting, "a", &blocked), Verdict::Keep);
         let going = OwnerMeta { deleting: true, ..owned(&[("a", true)]) };
         let ending = graph(&[("b", going)]);
-        assert_eq!(
-            decide_deleting(&waiting, "a", &ending),
-            Verdict::WaitFor(vec![]),
-            "a dependent that is being deleted is not processed again"
-        );
+        assert_eq!(decide_deleting(&waiting, "a", &ending), Verdict::Keep, "it is not gone yet");
         let leaving = OwnerMeta { deleting: true, orphan: true, ..OwnerMeta::default() };
         let all = ["b", "c", "d"].map(Uid::from).to_vec();
         assert_eq!(decide_deleting(&leaving, "a", &blocked), Verdict::Orphan(all));

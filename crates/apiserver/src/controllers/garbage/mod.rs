@@ -472,10 +472,6 @@ impl<'a> Collector<'a> {
     fn writes(&mut self, verdict: Verdict) -> Option<Writes> {
         match verdict {
             Verdict::Keep => None,
-            Verdict::WaitFor(uids) => {
-                self.queue(uids);
-                None
-            }
             Verdict::StopWaiting => Some(Writes::StopWaiting),
             Verdict::DropOwners(owners) => Some(Writes::DropOwners(owners)),
             Verdict::Delete { propagation, unblock } => Some(Writes::Delete { propagation, unblock }),

@@ -8,6 +8,9 @@ use tokio::net::TcpListener;
 
 use super::test_webhook::{Responder, Webhook};
 use super::{JSON, Server};
+use crate::cluster::{Admission, DeleteOptions, ObjectRef, Writer};
+use crate::controllers::Controllers;
+use crate::tests::test_cluster::{TestCluster, owner};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -186,6 +189,37 @@ async fn a_webhook_cannot_change_an_object_that_is_deleted() {
     let why = "attempted to modify the object, which is not supported for this operation";
     assert!(code == 500 && message.ends_with(why), "{message}");
     assert_eq!(server.delete(&format!("{MAPS}/unchanged")).await.code, 200);
+}
+
+/// Regression test: the garbage collector took the denial for the absence of the object.
+#[tokio::test]
+async fn the_garbage_collector_tries_again_after_a_webhook_has_denied_with_404() {
+    let it = TestCluster::with(Controllers::default()).await;
+    let webhook = Webhook::start(
+        |_| json!({ "allowed": false, "status": { "code": 404, "message": "no such thing" } }),
+    )
+    .await;
+    let map = |name: &str, owners: &[Value]| {
+        json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "namespace": "default", "ownerReferences": owners } })
+    };
+    let parent = it.add(map("parent", &[])).await;
+    it.add(map("child", &[owner(&parent, true)])).await;
+    it.add(
+        json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": "c" }, "webhooks": [{ "name": "h.example.com", "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "clientConfig": webhook.client_config(),
+            "rules": [{ "operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"],
+                "resources": ["configmaps"] }] }] }),
+    )
+    .await;
+    // A deletion that no webhook reviews.
+    let (kind, key) = (it.kind("v1", "ConfigMap"), "default/parent".parse().unwrap());
+    let (place, writer) = (ObjectRef::of(&kind, &key), Writer::server("test"));
+    it.cluster.delete_as(&place, &DeleteOptions::default(), &writer, Admission::Skip).await.unwrap();
+    webhook.received(3).await;
+    it.delete(("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"), "c", None).await;
+    it.until_gone(("v1", "ConfigMap"), "default/child").await;
 }
 
 /// Such an object used to be stored under a key that was not its own, and could not be deleted.
