@@ -15,41 +15,46 @@ struct Row {
     /// External crates it must not use. A name also covers its family (`hyper` covers
     /// `hyper-util`).
     never: &'static [&'static str],
-    /// True if its tests may run against our own API server.
-    tested_on_apiserver: bool,
+    /// Our other crates that only its tests may use.
+    tests_use: &'static [&'static str],
 }
 
 const IO: &[&str] = &["tokio", "hyper", "http", "rustls", "tower"];
 
+/// The crate of our own API server, for the tests of its clients.
+const APISERVER: &[&str] = &["dogwatch-apiserver"];
+
 /// The pipeline, from the bottom up.
 const ROWS: &[Row] = &[
-    row("dogwatch-core", &[], IO, false),
-    row("dogwatch-wire", &["dogwatch-core"], IO, false),
-    row("dogwatch-apimachinery", &["dogwatch-core", "dogwatch-wire"], IO, false),
-    row("dogwatch-apiserver", &["dogwatch-core", "dogwatch-wire", "dogwatch-apimachinery"], &[], false),
-    row("dogwatch-client", &["dogwatch-core", "dogwatch-wire"], &[], true),
+    row("dogwatch-core", &[], IO, &[]),
+    row("dogwatch-wire", &["dogwatch-core"], IO, &[]),
+    row("dogwatch-apimachinery", &["dogwatch-core", "dogwatch-wire"], IO, &[]),
+    row("dogwatch-apiserver", &["dogwatch-core", "dogwatch-wire", "dogwatch-apimachinery"], &[], &[]),
+    row("dogwatch-client", &["dogwatch-core", "dogwatch-wire"], &[], APISERVER),
     row(
         "dogwatch-informer",
         &["dogwatch-core", "dogwatch-wire", "dogwatch-client"],
         &["hyper", "http"],
-        true,
+        APISERVER,
     ),
-    row("dogwatch-workqueue", &[], &["k8s-openapi", "kube"], false),
+    row("dogwatch-workqueue", &[], &["k8s-openapi", "kube"], &[]),
     // It uses HTTP only as a server: for the health, readiness and metrics endpoints of its
     // manager.
-    row("dogwatch-controller", UNDER_CONTROLLER, &[], true),
-    row("dogwatch-simulator", UNDER_SIMULATOR, &["hyper", "http"], true),
+    row("dogwatch-controller", UNDER_CONTROLLER, &[], APISERVER),
+    row("dogwatch-simulator", UNDER_SIMULATOR, &["hyper", "http"], APISERVER),
+    // Servers for tests and tools. Without product crates, those can use it in their tests.
+    row("grpc-testkit", &[], &["k8s-openapi", "kube"], &[]),
     row(
         "dogwatch-grpc",
         &["dogwatch-core", "dogwatch-wire", "dogwatch-client", "dogwatch-informer"],
         &[],
-        true,
+        &["dogwatch-apiserver", "grpc-testkit"],
     ),
     // Macros: what they generate runs in other crates, they themselves only read and write tokens.
-    row("dogwatch-derive", &[], &["tokio", "hyper", "http", "rustls", "tower", "k8s-openapi", "kube"], false),
-    row("dogwatch", UNDER_FACADE, &[], true),
-    row("ingress-manager", &["dogwatch"], &[], true),
-    row("dogwatch-cli", UNDER_CLI, &[], true),
+    row("dogwatch-derive", &[], &["tokio", "hyper", "http", "rustls", "tower", "k8s-openapi", "kube"], &[]),
+    row("dogwatch", UNDER_FACADE, &[], APISERVER),
+    row("ingress-manager", &["dogwatch"], &[], APISERVER),
+    row("dogwatch-cli", UNDER_CLI, &[], APISERVER),
 ];
 
 /// Programs of the repository that are not published. They may use everything.
@@ -83,9 +88,9 @@ const fn row(
     name: &'static str,
     uses: &'static [&'static str],
     never: &'static [&'static str],
-    tested_on_apiserver: bool,
+    tests_use: &'static [&'static str],
 ) -> Row {
-    Row { name, uses, never, tested_on_apiserver }
+    Row { name, uses, never, tests_use }
 }
 
 /// Returns every dependency in the wrong direction, given the output of `cargo metadata --no-deps`.
@@ -104,7 +109,7 @@ pub(crate) fn violations(metadata: &Value) -> Vec<String> {
         for dependency in list(package, "dependencies") {
             let (used, test_only) = (text(dependency, "name"), text(dependency, "kind") == "dev");
             if is_ours(used) {
-                let for_tests = test_only && row.tested_on_apiserver && used == "dogwatch-apiserver";
+                let for_tests = test_only && row.tests_use.contains(&used);
                 // A crate may turn on its own features for its tests.
                 let itself = test_only && used == name;
                 if !row.uses.contains(&used) && !for_tests && !itself {
@@ -119,7 +124,7 @@ pub(crate) fn violations(metadata: &Value) -> Vec<String> {
 }
 
 fn is_ours(name: &str) -> bool {
-    TOOLS.contains(&name) || is_of_family(name, "dogwatch")
+    TOOLS.contains(&name) || ROWS.iter().any(|it| it.name == name)
 }
 
 fn is_of_family(name: &str, family: &str) -> bool {
@@ -150,7 +155,7 @@ mod tests {
     #[test]
     fn each_row_uses_only_rows_above_it() {
         for (place, row) in ROWS.iter().enumerate() {
-            for used in row.uses {
+            for used in row.uses.iter().chain(row.tests_use) {
                 assert!(ROWS[..place].iter().any(|it| it.name == *used), "{} uses {used}", row.name);
             }
         }
@@ -175,6 +180,14 @@ mod tests {
         assert_eq!(found("dogwatch-apiserver", "dogwatch-client", Some("dev")).len(), 1);
         assert_eq!(found("dogwatch-client", "dogwatch-apiserver", None).len(), 1);
         assert_eq!(found("dogwatch-client", "dogwatch-apiserver", Some("dev")), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn the_servers_for_tests_are_used_only_by_tests_and_tools() {
+        assert_eq!(found("dogwatch-grpc", "grpc-testkit", None).len(), 1);
+        assert_eq!(found("dogwatch-grpc", "grpc-testkit", Some("dev")), [] as [&str; 0]);
+        assert_eq!(found("bench", "grpc-testkit", None), [] as [&str; 0]);
+        assert_eq!(found("grpc-testkit", "dogwatch-core", None).len(), 1);
     }
 
     #[test]

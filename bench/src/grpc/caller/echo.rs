@@ -13,6 +13,9 @@ use tonic_prost::ProstCodec;
 /// The size of a payload, in both directions.
 pub(super) const PAYLOAD: usize = 1_024;
 
+/// The path of the method.
+pub(crate) const METHOD: &str = "/bench.Echo/Call";
+
 /// The request and the response.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Echo {
@@ -20,7 +23,7 @@ pub(crate) struct Echo {
     pub(crate) payload: Bytes,
 }
 
-pub(crate) fn codec() -> ProstCodec<Echo, Echo> {
+fn codec() -> ProstCodec<Echo, Echo> {
     ProstCodec::default()
 }
 
@@ -41,7 +44,7 @@ where
     async fn call(&mut self, payload: Bytes) -> Result<(), Status> {
         self.ready().await.map_err(|it| Status::from_error(it.into()))?;
         let request = tonic::Request::new(Echo { payload });
-        let path = PathAndQuery::from_static("/bench.Echo/Call");
+        let path = PathAndQuery::from_static(METHOD);
         self.unary(request, path, codec()).await.map(drop)
     }
 }

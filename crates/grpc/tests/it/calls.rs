@@ -1,6 +1,5 @@
 //! Calls of every kind, and the pods that get them.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dogwatch_grpc::{KubeChannel, Policy, RingHash, ZoneAware};
@@ -44,7 +43,7 @@ async fn a_change_of_other_endpoints_does_not_affect_a_pods_connection() {
         client.one("hello").await.unwrap();
     }
     assert_eq!(calls(&pods), [0, 10, 10, 10]);
-    assert!(pods.iter().all(|it| it.seen.connections.load(Ordering::SeqCst) == 1));
+    assert!(pods.iter().all(|it| it.connections() == 1));
 }
 
 #[tokio::test]
@@ -122,7 +121,7 @@ async fn pick_first_uses_one_pod_until_it_dies() {
         client.one("hello").await.unwrap();
     }
     let used = pods.iter().position(|it| it.seen.calls() == 10).expect("one pod has all calls");
-    let connected = pods.iter().filter(|it| it.seen.connections.load(Ordering::SeqCst) > 0).count();
+    let connected = pods.iter().filter(|it| it.connections() > 0).count();
     assert_eq!(connected, 1);
     let gone = pods[used].address;
     pods[used].kill().await;

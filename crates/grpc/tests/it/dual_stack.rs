@@ -3,18 +3,19 @@
 use std::net::{Ipv6Addr, TcpListener};
 
 use dogwatch_grpc::{KubeChannel, ResolverOptions};
+use grpc_testkit::{addresses, listeners_on_one_port};
 
 use crate::cluster::TestCluster;
 use crate::echo::EchoClient;
 use crate::manual_clock::{ManualClock, STEP};
-use crate::pods::{Pod, listeners_on_one_port, until};
+use crate::pods::{Pod, until};
 
 /// Binds two IPv4 addresses and the IPv6 loopback address with one port. `None` for the latter if
 /// the machine has no IPv6.
 fn both_families() -> (Vec<TcpListener>, Option<TcpListener>) {
     let has_ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
     for _ in 0..100 {
-        let listeners = listeners_on_one_port(2);
+        let listeners = listeners_on_one_port(&addresses(2)).unwrap();
         let port = listeners[0].local_addr().unwrap().port();
         match TcpListener::bind((Ipv6Addr::LOCALHOST, port)) {
             Ok(sixth) => return (listeners, Some(sixth)),
@@ -28,7 +29,7 @@ fn both_families() -> (Vec<TcpListener>, Option<TcpListener>) {
 /// Writes the slices of a service with two pods, of which the first is dual-stack.
 async fn list(cluster: &TestCluster, port: u16) {
     let port = format!("grpc={port}");
-    cluster.slice("echo", "echo-4", &[&port], &["127.0.0.1 a", "127.0.0.2 b"]).await;
+    cluster.slice("echo", "echo-4", &[&port], &["127.0.0.2 a", "127.0.0.3 b"]).await;
     cluster.slice("echo", "echo-6", &[&port], &["::1 a"]).await;
 }
 

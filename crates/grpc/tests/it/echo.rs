@@ -2,22 +2,22 @@
 //! four methods.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 
 use dogwatch_grpc::KubeChannel;
 use futures_util::{Stream, StreamExt};
+use grpc_testkit::{Handler, MessageStream, MethodKind};
 use http::uri::PathAndQuery;
 use tokio::sync::Semaphore;
 use tonic::body::Body;
-use tonic::server::NamedService;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
-use tower_service::Service;
+
+const ONE: &str = "/test.Echo/One";
+const MANY: &str = "/test.Echo/Many";
+const GATHER: &str = "/test.Echo/Gather";
+const BOTH: &str = "/test.Echo/Both";
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Message {
@@ -31,7 +31,6 @@ pub(crate) struct Message {
 #[derive(Debug)]
 pub(crate) struct EchoState {
     pub(crate) calls: AtomicUsize,
-    pub(crate) connections: AtomicUsize,
     /// The `:authority` of the last call.
     pub(crate) authority: std::sync::Mutex<String>,
     /// The number of times that a call with this text was started.
@@ -47,7 +46,6 @@ impl Default for EchoState {
     fn default() -> Self {
         Self {
             calls: AtomicUsize::new(0),
-            connections: AtomicUsize::new(0),
             authority: std::sync::Mutex::default(),
             begun: std::sync::Mutex::default(),
             gate: Semaphore::new(0),
@@ -72,8 +70,24 @@ impl EchoState {
     pub(crate) fn begun(&self, text: &str) -> usize {
         self.begun.lock().unwrap().get(text).copied().unwrap_or(0)
     }
+}
 
-    async fn one(&self, message: Message) -> Result<Response<Message>, Status> {
+impl Handler for EchoState {
+    const NAME: &'static str = "test.Echo";
+    const METHODS: &'static [(&'static str, MethodKind)] = &[
+        (ONE, MethodKind::Unary),
+        (MANY, MethodKind::ServerStreaming),
+        (GATHER, MethodKind::ClientStreaming),
+        (BOTH, MethodKind::Bidirectional),
+    ];
+    type Message = Message;
+
+    fn observe(&self, request: &http::Request<Body>) {
+        *self.authority.lock().unwrap() =
+            request.uri().authority().map(ToString::to_string).unwrap_or_default();
+    }
+
+    async fn unary(self: Arc<Self>, message: Message) -> Result<Message, Status> {
         *self.begun.lock().unwrap().entry(message.text.clone()).or_default() += 1;
         self.calls.fetch_add(1, Ordering::SeqCst);
         let less = |it: u32| it.checked_sub(1);
@@ -86,91 +100,41 @@ impl EchoState {
         if message.text.starts_with("wait") {
             self.gate.acquire().await.unwrap().forget();
         }
-        Ok(Response::new(message))
+        Ok(message)
     }
-}
 
-#[derive(Debug, Clone)]
-pub(crate) struct EchoServer(pub(crate) Arc<EchoState>);
-
-impl NamedService for EchoServer {
-    const NAME: &'static str = "test.Echo";
-}
-
-type Answers = Pin<Box<dyn Stream<Item = Result<Message, Status>> + Send>>;
-
-async fn many(seen: Arc<EchoState>, message: Message) -> Result<Response<Answers>, Status> {
-    seen.calls.fetch_add(1, Ordering::SeqCst);
-    let answers = futures_util::stream::unfold(0, move |count| {
-        let (seen, text) = (Arc::clone(&seen), message.text.clone());
-        let last = message.count;
-        async move {
-            if count == last {
-                return None;
+    /// Responds with the requested number of messages.
+    fn server_streaming(self: Arc<Self>, message: Message) -> MessageStream<Message> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let answers = futures_util::stream::unfold(0, move |count| {
+            let (seen, text) = (Arc::clone(&self), message.text.clone());
+            let last = message.count;
+            async move {
+                if count == last {
+                    return None;
+                }
+                if text == "wait" && count > 0 {
+                    seen.gate.acquire().await.unwrap().forget();
+                }
+                Some((Ok(Message { text, count }), count + 1))
             }
-            if text == "wait" && count > 0 {
-                seen.gate.acquire().await.unwrap().forget();
-            }
-            Some((Ok(Message { text, count }), count + 1))
+        });
+        answers.boxed()
+    }
+
+    /// Responds with the number of messages, and of their bytes.
+    async fn client_streaming(self: Arc<Self>, mut messages: Streaming<Message>) -> Result<Message, Status> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let (mut count, mut bytes) = (0, 0);
+        while let Some(next) = messages.message().await? {
+            (count, bytes) = (count + 1, bytes + next.text.len());
         }
-    });
-    Ok(Response::new(Box::pin(answers)))
-}
-
-async fn both(seen: Arc<EchoState>, messages: Streaming<Message>) -> Result<Response<Answers>, Status> {
-    seen.calls.fetch_add(1, Ordering::SeqCst);
-    Ok(Response::new(messages.boxed()))
-}
-
-/// Returns the number of messages, and of their bytes.
-async fn gather(seen: Arc<EchoState>, mut messages: Streaming<Message>) -> Result<Response<Message>, Status> {
-    seen.calls.fetch_add(1, Ordering::SeqCst);
-    let (mut count, mut bytes) = (0, 0);
-    while let Some(next) = messages.message().await? {
-        (count, bytes) = (count + 1, bytes + next.text.len());
-    }
-    Ok(Response::new(message(&bytes.to_string(), count)))
-}
-
-impl Service<http::Request<Body>> for EchoServer {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
+        Ok(message(&bytes.to_string(), count))
     }
 
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let seen = Arc::clone(&self.0);
-        *seen.authority.lock().unwrap() =
-            request.uri().authority().map(ToString::to_string).unwrap_or_default();
-        Box::pin(async move {
-            let mut grpc = tonic::server::Grpc::new(ProstCodec::<Message, Message>::default());
-            Ok(match request.uri().path() {
-                "/test.Echo/One" => {
-                    let one = move |it: Request<Message>| {
-                        let seen = Arc::clone(&seen);
-                        async move { seen.one(it.into_inner()).await }
-                    };
-                    grpc.unary(tower::service_fn(one), request).await
-                }
-                "/test.Echo/Many" => {
-                    let many = move |it: Request<Message>| many(Arc::clone(&seen), it.into_inner());
-                    grpc.server_streaming(tower::service_fn(many), request).await
-                }
-                "/test.Echo/Gather" => {
-                    let gather =
-                        move |it: Request<Streaming<Message>>| gather(Arc::clone(&seen), it.into_inner());
-                    grpc.client_streaming(tower::service_fn(gather), request).await
-                }
-                _ => {
-                    let both =
-                        move |it: Request<Streaming<Message>>| both(Arc::clone(&seen), it.into_inner());
-                    grpc.streaming(tower::service_fn(both), request).await
-                }
-            })
-        })
+    fn bidirectional(self: Arc<Self>, messages: Streaming<Message>) -> MessageStream<Message> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        messages.boxed()
     }
 }
 
@@ -193,14 +157,14 @@ impl EchoClient {
 
     pub(crate) async fn ask(&self, request: Request<Message>) -> Result<Message, Status> {
         let mut grpc = self.0.clone();
-        let path = PathAndQuery::from_static("/test.Echo/One");
+        let path = PathAndQuery::from_static(ONE);
         let codec = ProstCodec::<Message, Message>::default();
         grpc.unary(request, path, codec).await.map(Response::into_inner)
     }
 
     pub(crate) async fn many(&self, text: &str, count: u32) -> Result<Streaming<Message>, Status> {
         let mut grpc = self.0.clone();
-        let path = PathAndQuery::from_static("/test.Echo/Many");
+        let path = PathAndQuery::from_static(MANY);
         let codec = ProstCodec::<Message, Message>::default();
         let answers = grpc.server_streaming(Request::new(message(text, count)), path, codec).await;
         answers.map(Response::into_inner)
@@ -211,7 +175,7 @@ impl EchoClient {
         messages: impl Stream<Item = Message> + Send + 'static,
     ) -> Result<Streaming<Message>, Status> {
         let mut grpc = self.0.clone();
-        let path = PathAndQuery::from_static("/test.Echo/Both");
+        let path = PathAndQuery::from_static(BOTH);
         let codec = ProstCodec::<Message, Message>::default();
         grpc.streaming(Request::new(messages), path, codec).await.map(Response::into_inner)
     }

@@ -88,7 +88,7 @@ async fn a_changed_or_deleted_slice_affects_only_its_own_pods() {
     traffic.settled().await;
     assert_eq!(calls(&pods)[..2], before[..2], "pods of the deleted slice should get no calls");
     assert!(traffic.failures().is_empty(), "{:?}", traffic.failures());
-    assert!(pods.iter().all(|it| it.seen.connections.load(Ordering::SeqCst) == 1));
+    assert!(pods.iter().all(|it| it.connections() == 1));
 }
 
 /// Waits until a channel calls exactly these pods, makes calls, and checks which pods got them.

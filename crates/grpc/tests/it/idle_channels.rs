@@ -1,7 +1,6 @@
 //! Channels without calls.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 
 use dogwatch_grpc::{KubeChannel, State};
 
@@ -15,10 +14,10 @@ async fn connections_are_opened_and_changes_applied_without_a_call() {
     let service = Service::of(&pods[..6]);
     let channel = KubeChannel::builder(service.receiver()).connecting(2).build().unwrap();
     connected(&channel, 6).await;
-    assert!(pods[..6].iter().all(|it| it.seen.connections.load(Ordering::SeqCst) == 1));
+    assert!(pods[..6].iter().all(|it| it.connections() == 1));
     service.set(endpoints(&pods[4..]));
     until(&channel, |it| it.ready_endpoints() == 4 && it.endpoints().len() == 4).await;
-    assert!(pods.iter().all(|it| it.seen.connections.load(Ordering::SeqCst) == 1));
+    assert!(pods.iter().all(|it| it.connections() == 1));
     assert!(pods.iter().all(|it| it.seen.calls() == 0));
 }
 
@@ -76,7 +75,7 @@ async fn a_subset_is_stable_when_a_service_grows() {
     drop(flow);
     traffic.settled().await;
     assert!(traffic.failures().is_empty(), "{:?}", traffic.failures());
-    let made: usize = pods.iter().map(|it| it.seen.connections.load(Ordering::SeqCst)).sum();
+    let made: usize = pods.iter().map(|it| it.connections()).sum();
     assert!(made <= 8, "expected four, and at most one per new pod: {made}");
 }
 

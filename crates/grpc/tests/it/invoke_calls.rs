@@ -1,6 +1,5 @@
 //! Calls of every kind by a client of the `grpc` crate, over our own channel.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dogwatch_grpc::KubeChannel;
@@ -43,7 +42,7 @@ async fn every_pod_gets_the_same_share_of_a_generated_clients_calls() {
         );
     }
     assert!(pods.iter().all(|it| it.seen.calls() == 10));
-    assert!(pods.iter().all(|it| it.seen.connections.load(Ordering::SeqCst) == 1));
+    assert!(pods.iter().all(|it| it.connections() == 1));
     let endpoints = invoke.channel().endpoints();
     assert!(endpoints.iter().all(|it| it.calls == 10 && it.in_flight == 0 && it.failures == 0));
 }

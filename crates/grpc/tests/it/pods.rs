@@ -1,127 +1,18 @@
-//! Pods: tonic servers that can be stopped gracefully, killed or frozen, and endpoint sets made of
-//! them.
+//! Pods with the echo service, endpoint sets made of them, and addresses without a server.
 
-use std::convert::Infallible;
 use std::future::Future;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
 use dogwatch_grpc::{Endpoint, EndpointId, EndpointSet, KubeChannel, Unavailable};
-use futures_util::TryStreamExt;
-use tokio::runtime::Runtime;
-use tokio::sync::{oneshot, watch};
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::server::Router;
-use tonic::transport::{Server, ServerTlsConfig};
+use grpc_testkit::{addresses, listeners_on_one_port};
+use tokio::sync::watch;
 
-use crate::echo::{EchoServer, EchoState};
+use crate::echo::EchoState;
 use crate::manual_clock::eventually;
 
-/// A server with its own runtime, so that killing it is like killing a process.
-pub(crate) struct Pod {
-    pub(crate) address: SocketAddr,
-    pub(crate) seen: Arc<EchoState>,
-    runtime: Option<Runtime>,
-    stop: Option<oneshot::Sender<()>>,
-    /// Dropping it thaws the pod.
-    frozen: Option<mpsc::Sender<Infallible>>,
-}
-
-impl Pod {
-    pub(crate) async fn start() -> Self {
-        Self::with(|it| it, |it| it).await
-    }
-
-    pub(crate) async fn with_tls(tls: ServerTlsConfig) -> Self {
-        Self::with(|it| it.tls_config(tls).unwrap(), |it| it).await
-    }
-
-    pub(crate) async fn with(
-        server: impl FnOnce(Server) -> Server,
-        more: impl FnOnce(Router) -> Router,
-    ) -> Self {
-        Self::serve(TcpListener::bind("127.0.0.1:0").unwrap(), server, more).await
-    }
-
-    /// Starts a pod at an address that is already bound.
-    pub(crate) async fn at(listener: TcpListener) -> Self {
-        Self::serve(listener, |it| it, |it| it).await
-    }
-
-    async fn serve(
-        listener: TcpListener,
-        server: impl FnOnce(Server) -> Server,
-        more: impl FnOnce(Router) -> Router,
-    ) -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let seen = Arc::new(EchoState::default());
-        let (stop, stopped) = oneshot::channel::<()>();
-        let router = more(server(Server::builder()).add_service(EchoServer(Arc::clone(&seen))));
-        let counted = Arc::clone(&seen);
-        let address = listener.local_addr().unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let serving = async move {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            let incoming = TcpListenerStream::new(listener).inspect_ok(move |_| {
-                counted.connections.fetch_add(1, Ordering::SeqCst);
-            });
-            let signal = async move {
-                let _ = stopped.await;
-            };
-            tokio::spawn(router.serve_with_incoming_shutdown(incoming, signal));
-        };
-        runtime.spawn(serving).await.unwrap();
-        Self { address, seen, runtime: Some(runtime), stop: Some(stop), frozen: None }
-    }
-
-    pub(crate) async fn start_many(count: usize) -> Vec<Self> {
-        let mut pods = Vec::new();
-        for _ in 0..count {
-            pods.push(Self::start().await);
-        }
-        pods
-    }
-
-    /// Acts as on SIGTERM: accepts no new connections, sends GOAWAY on open ones, and finishes
-    /// calls.
-    pub(crate) fn terminate(&mut self) {
-        drop(self.stop.take());
-    }
-
-    /// Acts as on SIGSTOP, or when a node vanishes: sockets stay open, and nothing is sent on them.
-    /// When this returns, no call is being answered.
-    pub(crate) async fn freeze(&mut self) {
-        let (thaw, frozen) = mpsc::channel::<Infallible>();
-        let (begin, begun) = oneshot::channel();
-        // The runtime has one thread, and this blocks it.
-        self.runtime.as_ref().unwrap().spawn(async move {
-            let _ = begin.send(());
-            frozen.recv().is_ok()
-        });
-        begun.await.unwrap();
-        self.frozen = Some(thaw);
-    }
-
-    /// Acts as on SIGKILL: every socket is closed. When this returns, nothing of the pod is left.
-    pub(crate) async fn kill(&mut self) {
-        self.frozen = None;
-        if let Some(runtime) = self.runtime.take() {
-            let end = move || runtime.shutdown_timeout(Duration::from_secs(60));
-            tokio::task::spawn_blocking(end).await.unwrap();
-        }
-    }
-}
-
-impl Drop for Pod {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
+/// A server of the echo service.
+pub(crate) type Pod = grpc_testkit::Pod<EchoState>;
 
 pub(crate) fn endpoint(id: &str, address: SocketAddr) -> Endpoint {
     let mut endpoint = Endpoint::at(address);
@@ -241,26 +132,10 @@ pub(crate) fn calls_begun(pods: &[Pod], count: usize) -> impl Future<Output = ()
     )
 }
 
-/// Binds this number of loopback addresses with one port, like the pods of a service. On Linux, all
-/// of 127.0.0.0/8 is local.
-pub(crate) fn listeners_on_one_port(count: u8) -> Vec<TcpListener> {
-    let at = |host: u8, port: u16| TcpListener::bind((Ipv4Addr::new(127, 0, 0, host), port));
-    for _ in 0..100 {
-        let first = at(1, 0).unwrap();
-        let port = first.local_addr().unwrap().port();
-        let rest = (2..=count).map(|host| at(host, port)).collect::<Result<Vec<_>, _>>();
-        // Another process may use the port on one of them.
-        if let Ok(rest) = rest {
-            return std::iter::once(first).chain(rest).collect();
-        }
-    }
-    panic!("no port is free on {count} addresses of the loopback");
-}
-
 /// Starts pods at this number of addresses with one port.
-pub(crate) async fn pods_on_one_port(count: u8) -> Vec<Pod> {
+pub(crate) async fn pods_on_one_port(count: usize) -> Vec<Pod> {
     let mut pods = Vec::new();
-    for listener in listeners_on_one_port(count) {
+    for listener in listeners_on_one_port(&addresses(count)).unwrap() {
         pods.push(Pod::at(listener).await);
     }
     pods

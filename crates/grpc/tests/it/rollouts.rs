@@ -1,16 +1,16 @@
 //! Rollouts during calls: no call fails.
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dogwatch_grpc::{KubeChannel, State};
+use grpc_testkit::{addresses, listeners_on_one_port};
 use tonic::Code;
 
 use crate::cluster::TestCluster;
 use crate::echo::EchoClient;
 use crate::manual_clock::{ManualClock, STEP};
-use crate::pods::{Pod, Service, connected, endpoint, listeners_on_one_port, until};
+use crate::pods::{Pod, Service, connected, endpoint, until};
 use crate::traffic::Traffic;
 
 /// The number of calls per second during the rollout; on a machine that is too slow, as many as
@@ -45,7 +45,7 @@ impl Deployment {
 /// Replaces ten pods one by one while calls are sent at a rate, whatever the outcome of earlier
 /// ones.
 async fn roll(terminating_first: bool) {
-    let mut listeners = listeners_on_one_port(20).into_iter();
+    let mut listeners = listeners_on_one_port(&addresses(20)).unwrap().into_iter();
     let (mut old, mut new) = (Vec::new(), Vec::new());
     for listener in listeners.by_ref().take(10) {
         old.push(Pod::at(listener).await);
@@ -243,5 +243,5 @@ async fn a_pod_that_is_briefly_unready_keeps_its_connection() {
     for _ in 0..10 {
         client.one("hello").await.unwrap();
     }
-    assert_eq!((pods[0].seen.calls(), pods[0].seen.connections.load(Ordering::SeqCst)), (5, 1));
+    assert_eq!((pods[0].seen.calls(), pods[0].connections()), (5, 1));
 }

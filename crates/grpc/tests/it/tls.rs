@@ -35,10 +35,14 @@ fn certified(name: &str) -> Certified {
     Certified { server: ServerTlsConfig::new().identity(identity), client }
 }
 
+async fn pod_with_tls(tls: ServerTlsConfig) -> Pod {
+    Pod::with(|it| it.tls_config(tls).unwrap(), |it| it).await
+}
+
 #[tokio::test]
 async fn a_certificate_for_the_service_is_valid_for_its_pods() {
     let Certified { server, client } = certified("echo.test");
-    let pods = [Pod::with_tls(server).await];
+    let pods = [pod_with_tls(server).await];
     let service = Service::of(&pods);
     let channel =
         KubeChannel::builder(service.receiver()).authority("echo.test").tls(client).build().unwrap();
@@ -49,7 +53,7 @@ async fn a_certificate_for_the_service_is_valid_for_its_pods() {
 #[tokio::test]
 async fn a_certificate_for_another_name_is_rejected_with_the_reason() {
     let Certified { server, client } = certified("other.test");
-    let pods = [Pod::with_tls(server).await];
+    let pods = [pod_with_tls(server).await];
     let service = Service::of(&pods);
     let builder = KubeChannel::builder(service.receiver()).authority("echo.test").tls(client);
     let channel = builder.ready_timeout(Duration::ZERO).build().unwrap();
@@ -64,7 +68,7 @@ async fn a_certificate_for_another_name_is_rejected_with_the_reason() {
 /// independent of both.
 async fn messages_of_all_sizes_at_once() {
     let Certified { server, client } = certified("echo.test");
-    let pods = [Pod::with_tls(server.clone()).await, Pod::with_tls(server).await];
+    let pods = [pod_with_tls(server.clone()).await, pod_with_tls(server).await];
     let service = Service::of(&pods);
     let channel =
         KubeChannel::builder(service.receiver()).authority("echo.test").tls(client).build().unwrap();
@@ -150,7 +154,7 @@ async fn an_endpoint_whose_task_panics_is_connected_again() {
     let provider = rustls::crypto::ring::default_provider();
     let verifier = Arc::new(Panicking(AtomicUsize::new(0), provider));
     client.dangerous().set_certificate_verifier(Arc::clone(&verifier) as Arc<dyn ServerCertVerifier>);
-    let pods = [Pod::with_tls(server).await];
+    let pods = [pod_with_tls(server).await];
     let service = Service::of(&pods);
     let channel =
         KubeChannel::builder(service.receiver()).authority("echo.test").tls(client).build().unwrap();
@@ -166,7 +170,7 @@ async fn an_endpoint_whose_task_panics_is_connected_again() {
 #[tokio::test]
 async fn queued_calls_on_a_tls_connection_that_breaks_go_elsewhere() {
     let Certified { server, client } = certified("echo.test");
-    let (limited, other) = (server.clone(), Pod::with_tls(server).await);
+    let (limited, other) = (server.clone(), pod_with_tls(server).await);
     let tls = |it: tonic::transport::Server| it.tls_config(limited).unwrap().max_concurrent_streams(1);
     let mut pods = [Pod::with(tls, |it| it).await];
     let service = Service::of(&pods);

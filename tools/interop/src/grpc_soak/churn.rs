@@ -4,14 +4,15 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use grpc_testkit::{Pod, addresses, listeners_on_one_port};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::caller_process::{CallerProcess, POLL, SETTLE_TIMEOUT};
 use super::checks::Checks;
+use super::echo::CallCounts;
 use super::limit;
 use super::load::Outcome;
 use super::membership::Membership;
-use super::pods::{Listeners, addresses};
 use super::resource_usage::ResourceUsage;
 use super::test_cluster::TestCluster;
 
@@ -43,10 +44,11 @@ const TOLERANCE: u64 = 8 << 10;
 pub(super) async fn run(time: Duration, checks: &mut Checks) -> Result<()> {
     println!("churn of {ENDPOINTS} endpoints, {CHANGES} changes a second for {} s", time.as_secs());
     limit::at_least(FILES)?;
-    let listeners = Listeners::open(&addresses(ENDPOINTS + SPARE))?;
-    let (port, cluster) = (listeners.port, TestCluster::start(listeners.port).await?);
-    let server = listeners.shared_server();
-    let mut membership = Membership::new(addresses(ENDPOINTS + SPARE), SLICES, SIZE);
+    let addresses = addresses(ENDPOINTS + SPARE);
+    let server = Pod::<CallCounts>::on_current_runtime(listeners_on_one_port(&addresses)?)?;
+    let port = server.address.port();
+    let cluster = TestCluster::start(port).await?;
+    let mut membership = Membership::new(addresses, SLICES, SIZE);
     for slice in 0..SLICES {
         cluster.write(slice, membership.slice(slice)).await?;
     }
@@ -79,7 +81,7 @@ pub(super) async fn run(time: Duration, checks: &mut Checks) -> Result<()> {
     );
     println!("  {outcome}");
 
-    let calls = Calls { warm_up, outcome, carried: server.counts.calls() };
+    let calls = Calls { warm_up, outcome, carried: server.seen.calls() };
     calls.judge(checks);
     checks.add(connected && settled, "the channel is connected to exactly the current endpoints");
     checks

@@ -1,25 +1,19 @@
 //! The service that is called: a unary echo of a number, and a method that responds with a stream.
 //! Both client and server, written by hand.
 
-use std::convert::Infallible;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use dogwatch_grpc::KubeChannel;
-use futures_util::Stream;
+use futures_util::StreamExt;
 use futures_util::stream::unfold;
+use grpc_testkit::{Handler, MessageStream, MethodKind};
 use http::uri::PathAndQuery;
 use tokio::time::{MissedTickBehavior, interval};
-use tonic::body::Body;
 use tonic::client::Grpc;
-use tonic::server::NamedService;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
-use tower_service::Service;
 
 const ONE: &str = "/soak.Echo/One";
 const MANY: &str = "/soak.Echo/Many";
@@ -83,61 +77,29 @@ impl CallCounts {
     }
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct EchoServer(pub(super) Arc<CallCounts>);
-
-impl NamedService for EchoServer {
+impl Handler for CallCounts {
     const NAME: &'static str = "soak.Echo";
-}
+    const METHODS: &'static [(&'static str, MethodKind)] =
+        &[(ONE, MethodKind::Unary), (MANY, MethodKind::ServerStreaming)];
+    type Message = Message;
 
-type Answers = Pin<Box<dyn Stream<Item = Result<Message, Status>> + Send>>;
-
-async fn answer_one(counts: Arc<CallCounts>, request: Request<Message>) -> Result<Response<Message>, Status> {
-    counts.calls.fetch_add(1, Ordering::Relaxed);
-    Ok(Response::new(request.into_inner()))
-}
-
-async fn answer_many(
-    counts: Arc<CallCounts>,
-    request: Request<Message>,
-) -> Result<Response<Answers>, Status> {
-    counts.streams.fetch_add(1, Ordering::Relaxed);
-    let Message { number: last, milliseconds } = request.into_inner();
-    let mut ticks = interval(Duration::from_millis(milliseconds.max(1)));
-    // Catch up after a late tick, so that the stream lasts as long as requested.
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let answers = unfold((ticks, 0), move |(mut ticks, number)| async move {
-        // The first tick is immediate, and the stream ends one tick after its last message.
-        ticks.tick().await;
-        let message = Message { number, milliseconds };
-        (number < last).then_some((Ok(message), (ticks, number + 1)))
-    });
-    Ok(Response::new(Box::pin(answers)))
-}
-
-impl Service<http::Request<Body>> for EchoServer {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
+    async fn unary(self: Arc<Self>, message: Message) -> Result<Message, Status> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Ok(message)
     }
 
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let counts = Arc::clone(&self.0);
-        Box::pin(async move {
-            let mut grpc = tonic::server::Grpc::new(codec());
-            Ok(match request.uri().path() {
-                MANY => {
-                    let many = move |it| answer_many(Arc::clone(&counts), it);
-                    grpc.server_streaming(tower::service_fn(many), request).await
-                }
-                _ => {
-                    let one = move |it| answer_one(Arc::clone(&counts), it);
-                    grpc.unary(tower::service_fn(one), request).await
-                }
-            })
-        })
+    fn server_streaming(self: Arc<Self>, message: Message) -> MessageStream<Message> {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        let Message { number: last, milliseconds } = message;
+        let mut ticks = interval(Duration::from_millis(milliseconds.max(1)));
+        // Catch up after a late tick, so that the stream lasts as long as requested.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        let answers = unfold((ticks, 0), move |(mut ticks, number)| async move {
+            // The first tick is immediate, and the stream ends one tick after its last message.
+            ticks.tick().await;
+            let message = Message { number, milliseconds };
+            (number < last).then_some((Ok(message), (ticks, number + 1)))
+        });
+        answers.boxed()
     }
 }

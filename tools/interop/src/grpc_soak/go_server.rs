@@ -59,7 +59,7 @@ pub(super) async fn run(time: Duration, checks: &mut Checks) -> Result<()> {
     let mut server = GoServer::start(&program)?;
     let port = server.read_number("port").await?;
     let cluster = TestCluster::start(u16::try_from(port)?).await?;
-    let pod = SlicePod { id: "grpc-go".to_owned(), address: Ipv4Addr::LOCALHOST, terminating: false };
+    let pod = SlicePod { id: "grpc-go".to_owned(), address: Ipv4Addr::LOCALHOST.into(), terminating: false };
     cluster.write(0, [&pod]).await?;
     let resolver = Resolver::new(Client::new(Config::new(cluster.url().parse()?))?);
     let target: Target = format!("kubernetes:///{SERVICE}.default:grpc").parse()?;

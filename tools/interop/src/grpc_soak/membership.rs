@@ -2,7 +2,7 @@
 //! ones at addresses that others had before. A pure state machine.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::test_cluster::SlicePod;
 
@@ -11,7 +11,7 @@ use super::test_cluster::SlicePod;
 #[derive(Debug)]
 pub(super) struct Membership {
     slices: Vec<VecDeque<SlicePod>>,
-    spare: VecDeque<Ipv4Addr>,
+    spare: VecDeque<IpAddr>,
     /// The number of pods created so far.
     created: usize,
     /// The slice to change next.
@@ -22,7 +22,8 @@ impl Membership {
     /// Creates `slices` slices of `size` pods. The other addresses are spare.
     pub(super) fn new(addresses: Vec<Ipv4Addr>, slices: usize, size: usize) -> Self {
         let empty = (0..slices).map(|_| VecDeque::with_capacity(size + 1)).collect();
-        let mut membership = Self { slices: empty, spare: addresses.into(), created: 0, turn: 0 };
+        let spare = addresses.into_iter().map(IpAddr::from).collect();
+        let mut membership = Self { slices: empty, spare, created: 0, turn: 0 };
         for slice in 0..slices {
             for _ in 0..size {
                 membership.add_pod(slice);
@@ -68,8 +69,9 @@ impl Membership {
 mod tests {
     use std::collections::BTreeSet;
 
+    use grpc_testkit::addresses;
+
     use super::*;
-    use crate::grpc_soak::pods::addresses;
 
     #[test]
     fn replacing_pods_keeps_their_number_and_their_addresses_distinct() {

@@ -15,7 +15,6 @@
 mod checks;
 mod limit;
 mod echo;
-mod pods;
 mod test_cluster;
 mod resource_usage;
 mod load;

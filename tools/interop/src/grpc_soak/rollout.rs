@@ -7,17 +7,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use grpc_testkit::{Pod, addresses, listeners_on_one_port};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::caller_process::CallerProcess;
 use super::checks::Checks;
 use super::commands::{EndpointState, StreamOutcome};
+use super::echo::CallCounts;
 use super::load::Outcome;
-use super::pods::{Listeners, Pod, addresses};
 use super::test_cluster::{SlicePod, TestCluster};
 
 const PODS: usize = 10;
@@ -98,17 +100,18 @@ enum Published {
 /// The old pods, then the new ones, and the published state of each.
 struct Deployment {
     cluster: TestCluster,
-    port: u16,
-    pods: Vec<Pod>,
+    pods: Vec<Pod<CallCounts>>,
     published: Vec<Published>,
 }
 
 impl Deployment {
     async fn start() -> Result<Self> {
-        let listeners = Listeners::open(&addresses(2 * PODS))?;
-        let (port, cluster) = (listeners.port, TestCluster::start(listeners.port).await?);
+        let listeners = listeners_on_one_port(&addresses(2 * PODS))?;
+        let pods = listeners.into_iter().map(|it| Pod::on_current_runtime([it]));
+        let pods = pods.collect::<io::Result<Vec<_>>>()?;
+        let cluster = TestCluster::start(pods[0].address.port()).await?;
         let published = [[Published::Ready; PODS], [Published::Nothing; PODS]].concat();
-        let deployment = Self { cluster, port, pods: listeners.pods(), published };
+        let deployment = Self { cluster, pods, published };
         for slice in 0..SLICES {
             deployment.write(slice).await?;
         }
@@ -122,20 +125,20 @@ impl Deployment {
         let mut calls_when_terminating = 0;
         for (turn, old) in replacement_order(stream_pod).into_iter().enumerate() {
             match turn {
-                TERMINATION_SEEN => calls_when_terminating = self.pods[stream_pod].counts.calls(),
+                TERMINATION_SEEN => calls_when_terminating = self.pods[stream_pod].seen.calls(),
                 HALF => self.publish(stream_pod, Published::Nothing).await?,
                 _ => {}
             }
             self.publish(PODS + turn, Published::Ready).await?;
             sleep(STEP_PAUSE).await;
             if order == Order::Racing {
-                self.pods[old].stop();
+                self.pods[old].terminate();
                 sleep(STEP_PAUSE).await;
             }
             self.publish(old, Published::Terminating).await?;
             sleep(STEP_PAUSE).await;
             if order == Order::Announced {
-                self.pods[old].stop();
+                self.pods[old].terminate();
                 sleep(STEP_PAUSE).await;
             }
             if old != stream_pod {
@@ -159,22 +162,22 @@ impl Deployment {
 
     fn listed(&self, pod: usize) -> SlicePod {
         let terminating = self.published[pod] == Published::Terminating;
-        SlicePod { id: format!("pod-{pod:02}"), address: self.pods[pod].address, terminating }
+        SlicePod { id: format!("pod-{pod:02}"), address: self.pods[pod].address.ip(), terminating }
     }
 
     /// Returns the pod with the stream.
     fn stream_pod(&self) -> Option<usize> {
-        self.pods.iter().position(|it| it.counts.streams() > 0)
+        self.pods.iter().position(|it| it.seen.streams() > 0)
     }
 
     /// Returns the expected endpoints after the rollout.
     fn replaced(&self) -> BTreeMap<String, SocketAddr> {
-        let pod = |it| (self.listed(it).id, SocketAddr::from((self.pods[it].address, self.port)));
+        let pod = |it| (self.listed(it).id, self.pods[it].address);
         (PODS..2 * PODS).map(pod).collect()
     }
 
     fn calls(&self) -> Vec<u64> {
-        self.pods.iter().map(|it| it.counts.calls()).collect()
+        self.pods.iter().map(|it| it.seen.calls()).collect()
     }
 }
 
@@ -207,7 +210,7 @@ impl RolloutResult {
         println!("  calls by pod: {} on old pods, {} on new pods", range(old), range(new));
         let StreamOutcome { messages, seconds, why } = &self.stream_outcome;
         let why = why.as_ref().map_or(String::new(), |it| format!("; it failed: {it}"));
-        let address = self.deployment.pods[self.stream_pod].address;
+        let address = self.deployment.pods[self.stream_pod].address.ip();
         println!("  stream: {messages} of {} messages in {seconds:.1} s, on {address}{why}", self.messages);
     }
 
@@ -224,7 +227,7 @@ impl RolloutResult {
         let idle = calls.iter().filter(|it| **it == 0).count();
         checks.add(idle == 0, &format!("every pod got calls ({idle} got none)"));
         let whole = self.stream_outcome.messages == self.messages && self.stream_outcome.why.is_none();
-        let streams: u64 = self.deployment.pods.iter().map(|it| it.counts.streams()).sum();
+        let streams: u64 = self.deployment.pods.iter().map(|it| it.seen.streams()).sum();
         checks.add(whole && streams == 1, "the stream ran to its end on the pod where it started");
         let late = calls[self.stream_pod] - self.calls_when_terminating;
         checks.add(late == 0, &format!("its terminating pod got no other calls ({late})"));

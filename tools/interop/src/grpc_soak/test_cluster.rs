@@ -1,7 +1,7 @@
 //! The test cluster: our own API server, the endpoint slices of one service, and the number of its
 //! watches.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use anyhow::{Context, Error, Result, ensure};
 use dogwatch::api::PatchParams;
@@ -27,7 +27,7 @@ pub(super) struct TestCluster {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SlicePod {
     pub(super) id: String,
-    pub(super) address: Ipv4Addr,
+    pub(super) address: IpAddr,
     /// It still serves but is shutting down. Otherwise it is ready.
     pub(super) terminating: bool,
 }
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_terminating_pod_still_serves() {
-        let pod = |terminating| SlicePod { id: "a".into(), address: Ipv4Addr::LOCALHOST, terminating };
+        let pod = |terminating| SlicePod { id: "a".into(), address: [127, 0, 0, 1].into(), terminating };
         let written = slice(80, &[pod(false), pod(true)]);
         let conditions = |it: usize| written["endpoints"][it]["conditions"].clone();
         assert_eq!(conditions(0), json!({ "ready": true, "serving": true, "terminating": false }));
