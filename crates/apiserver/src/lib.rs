@@ -19,6 +19,9 @@
 //! - **CEL.** Validation rules of definitions and admission policies are stored but not evaluated.
 //!   A webhook with `matchConditions` is called as if all of them were true. Storing one of these
 //!   returns a warning.
+//! - **Controllers.** As in Kubernetes, other programs delete namespaces, collect garbage and make
+//!   workloads run: kube-controller-manager, or `ControllerManager` and `Simulator` of
+//!   `dogwatch-simulator`.
 //! - **Containers.** Nothing runs in pods, simulated or not: `exec`, `attach`, `portforward`,
 //!   `proxy` and logs are rejected.
 //! - **Persistence.** All objects are in memory and are lost when the server stops.

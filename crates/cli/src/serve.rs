@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::Controllers;
-use dogwatch_simulator::{Settings, Simulator};
+use dogwatch_simulator::{ControllerManager, Settings, Simulator};
 use secrecy::SecretString;
 
 use crate::connection::secret;
@@ -68,6 +68,9 @@ const HISTORY: Duration = Duration::from_secs(5 * 60);
 /// `k8s.io/kubernetes v1.36.4 pkg/kubelet/kubelet.go` (`nodeLeaseRenewIntervalFraction`).
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
+/// The time for which the ready line waits for the controller manager.
+const MANAGER_START: Duration = Duration::from_secs(5);
+
 /// Run a Kubernetes API server on this machine, without a cluster behind it.
 ///
 /// It serves every built-in kind and custom resource definitions, for kubectl and any other client.
@@ -100,7 +103,8 @@ pub(crate) struct Options {
     /// Serve HTTP. This is the default.
     #[arg(long)]
     plain: bool,
-    /// Do not run the namespace and garbage-collection controllers, so that you can run your own.
+    /// Do not run the controllers for namespaces, garbage collection, claims and volumes, so that you
+    /// can run your own, such as kube-controller-manager.
     #[arg(long)]
     no_controllers: bool,
     /// Simulate workloads: deployments get pods, pods become ready on simulated nodes, services get
@@ -130,17 +134,8 @@ impl Options {
 pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     // Registered before the ready line, so that a signal right after it stops the server in order.
     let end = signals::shutdown().context("cannot listen for signals")?;
-    let kubeconfig_out = options.kubeconfig_out.clone();
     let is_local_only = options.bind.ip().is_unspecified() && options.advertise.is_none();
-    let (server, simulator) = start(options).await?;
-    if let Some(file) = kubeconfig_out {
-        let kubeconfig = server.kubeconfig();
-        let written = tokio::task::spawn_blocking({
-            let file = file.clone();
-            move || write_private(&file, kubeconfig.as_bytes())
-        });
-        written.await?.with_context(|| format!("cannot write the kubeconfig {}", file.display()))?;
-    }
+    let Started { server, manager, simulator } = start(options).await?;
     // If stderr is closed, the server still serves.
     let _ = writeln!(io::stderr(), "{NOT_ENFORCED}");
     if is_local_only {
@@ -154,17 +149,26 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     if let Some(simulator) = simulator {
         simulator.stop().await;
     }
+    if let Some(manager) = manager {
+        manager.stop().await;
+    }
     server.stop().await;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn start(options: Options) -> anyhow::Result<(ApiServer, Option<Simulator>)> {
+/// The server, and the programs that run on it.
+struct Started {
+    server: ApiServer,
+    manager: Option<ControllerManager>,
+    simulator: Option<Simulator>,
+}
+
+async fn start(options: Options) -> anyhow::Result<Started> {
     let (token, settings) = (token(&options)?, simulator_settings(&options));
     // Nothing in this process reads the request log.
     let mut builder =
         ApiServer::builder().bind(options.bind).tls(options.tls).fault_admin(options.admin).request_log(0);
-    let mut controllers =
-        if options.no_controllers { Controllers::of_server() } else { Controllers::default() };
+    let mut controllers = Controllers::default();
     controllers.history = Some(HISTORY);
     builder = builder.controllers(controllers);
     if let Some(token) = token {
@@ -177,8 +181,26 @@ async fn start(options: Options) -> anyhow::Result<(ApiServer, Option<Simulator>
         builder = builder.seed(seed);
     }
     let server = builder.start().await?;
+    // Before the programs that would report the end of the server if this fails.
+    if let Some(file) = &options.kubeconfig_out {
+        let kubeconfig = server.kubeconfig();
+        let written = tokio::task::spawn_blocking({
+            let file = file.clone();
+            move || write_private(&file, kubeconfig.as_bytes())
+        });
+        written.await?.with_context(|| format!("cannot write the kubeconfig {}", file.display()))?;
+    }
+    let manager = match options.no_controllers {
+        true => None,
+        false => Some(simulation::start_manager(&server, options.seed)?),
+    };
     let simulator = settings.map(|it| simulation::start(&server, it, options.seed)).transpose()?;
-    Ok((server, simulator))
+    if let Some(manager) = &manager {
+        // So that the server is ready by its own account when it says so. Requests are accepted
+        // already, and a manager that fails is shown in `/readyz`.
+        let _ = tokio::time::timeout(MANAGER_START, manager.ready()).await;
+    }
+    Ok(Started { server, manager, simulator })
 }
 
 /// Returns the settings of the simulator, if there is one.

@@ -1,4 +1,5 @@
-//! The simulator of `serve --simulate` and the demo, next to the API server of this process.
+//! The controller manager, and the simulator of `serve --simulate` and the demo, next to the API
+//! server of this process.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,7 +10,7 @@ use dogwatch::client::RequestBody;
 use dogwatch::http::Request;
 use dogwatch::http::header::{AUTHORIZATION, HeaderValue};
 use dogwatch_apiserver::ApiServer;
-use dogwatch_simulator::{Settings, Simulator};
+use dogwatch_simulator::{ControllerManager, Health, Settings, Simulator};
 use secrecy::ExposeSecret;
 use tower_service::Service;
 
@@ -25,12 +26,30 @@ pub(crate) fn start(
         builder = builder.seed(seed);
     }
     let simulator = builder.start();
-    for name in simulator.health().components().into_keys() {
-        let health = Arc::clone(simulator.health());
-        let is_up = move || health.component(name).is_none_or(|it| it.down.is_none());
-        server.ready_check(format!("simulator/{name}"), is_up);
-    }
+    add_ready_checks(server, "simulator", simulator.health());
     Ok(simulator)
+}
+
+/// Starts a controller manager on a server. The readiness of the server includes its controllers.
+pub(crate) fn start_manager(server: &ApiServer, seed: Option<u64>) -> anyhow::Result<ControllerManager> {
+    let url = server.url().parse().context("the URL of the server")?;
+    let service = server.component_service("kube-controller-manager");
+    let client = Client::from_service(url, "default", service);
+    let mut builder = ControllerManager::builder(client).clock(server.clock());
+    if let Some(seed) = seed {
+        builder = builder.seed(seed);
+    }
+    let manager = builder.start();
+    add_ready_checks(server, "controller-manager", manager.health());
+    Ok(manager)
+}
+
+fn add_ready_checks(server: &ApiServer, program: &str, health: &Arc<Health>) {
+    for name in health.components().into_keys() {
+        let health = Arc::clone(health);
+        let is_up = move || health.component(name).is_none_or(|it| it.down.is_none());
+        server.ready_check(format!("{program}/{name}"), is_up);
+    }
 }
 
 /// Returns a client without a connection. The address of the kubeconfig may be one that only other

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! ```no_run
-//! use dogwatch_client::{Api, Client, Listed};
+//! use dogwatch_client::{Api, Client, ListEvent};
 //! use dogwatch_core::{ListParams, PatchParams};
 //! use futures_util::TryStreamExt;
 //! use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -17,11 +17,12 @@
 //! // Pods of all namespaces, one by one as the response arrives.
 //! let params = ListParams::default().labels("app in (web,api)".parse().expect("a selector"));
 //! let mut pods = Api::<Pod>::all(client.clone()).list_pages(&params);
-//! while let Some(listed) = pods.try_next().await? {
-//!     match listed {
-//!         Listed::Item(pod) => println!("{:?}", pod.metadata.name),
-//!         Listed::Bad(bad) => eprintln!("{bad}"),
-//!         Listed::Restarted => println!("the continue token expired, the list starts again"),
+//! while let Some(event) = pods.try_next().await? {
+//!     match event {
+//!         ListEvent::Item(pod) => println!("{:?}", pod.metadata.name),
+//!         ListEvent::Bad(bad) => eprintln!("{bad}"),
+//!         ListEvent::Restarted => println!("the continue token expired, the list starts again"),
+//!         ListEvent::End { version, .. } => println!("these are the pods at version {version}"),
 //!         _ => {}
 //!     }
 //! }
@@ -71,6 +72,6 @@ pub use exchange::{
     DEFAULT_MAX_RETRIES, DistinctWarnings, IgnoreWarnings, LogWarnings, ServerBackoff, Warning,
     WarningHandler,
 };
-pub use list::{DEFAULT_PAGE_SIZE, ListStream, Listed};
+pub use list::{DEFAULT_PAGE_SIZE, ListEvent, ListStream};
 pub use request::{Request, Response};
 pub use watch::{ConditionResult, EventCondition, RetryWatcher, UntilError, WatchStream, in_order, until};

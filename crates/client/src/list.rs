@@ -45,14 +45,15 @@ pub(crate) struct ListSource {
 /// An element of a [`ListStream`].
 ///
 /// ```
-/// use dogwatch_client::Listed;
+/// use dogwatch_client::ListEvent;
 ///
 /// let (mut names, mut unreadable) = (Vec::new(), 0);
-/// for listed in [Listed::Item("a"), Listed::Restarted, Listed::Item("a"), Listed::Item("b")] {
-///     match listed {
-///         Listed::Item(name) => names.push(name),
-///         Listed::Bad(_) => unreadable += 1,
-///         Listed::Restarted => names.clear(),
+/// let (a, b) = (ListEvent::Item("a"), ListEvent::Item("b"));
+/// for event in [a.clone(), ListEvent::Restarted, a, b] {
+///     match event {
+///         ListEvent::Item(name) => names.push(name),
+///         ListEvent::Bad(_) => unreadable += 1,
+///         ListEvent::Restarted => names.clear(),
 ///         _ => {}
 ///     }
 /// }
@@ -60,25 +61,32 @@ pub(crate) struct ListSource {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Listed<K> {
+pub enum ListEvent<T> {
     /// The next object.
-    Item(K),
+    Item(T),
     /// The next object could not be decoded. It exists on the server: do not treat it as deleted.
     Bad(UndecodableItem),
     /// The continue token expired before the last page, and the list is read again from the start:
     /// discard all earlier items.
     Restarted,
+    /// The list is complete: nothing follows.
+    End {
+        /// The version of the list.
+        version: ResourceVersion,
+        /// True if the list came in more than one page.
+        paginated: bool,
+    },
 }
 
 /// A stream of the objects of a list, in the server's order.
 ///
 /// The time limit of the settings, if there is one, applies to each response including its body;
-/// time that the reader spends between two objects does not count. An error ends the stream. The
-/// list is complete, and the version of [`ListStream::into_metadata`] is valid, only when the
-/// stream has ended without an error. Dropping the stream cancels the request.
+/// time that the reader spends between two objects does not count. The stream ends with
+/// [`ListEvent::End`], or with an error: then the list is not complete, and the version of
+/// [`ListStream::into_metadata`] is not valid. Dropping the stream cancels the request.
 ///
 /// ```
-/// use dogwatch_client::{Api, Listed};
+/// use dogwatch_client::{Api, ListEvent};
 /// use dogwatch_core::ListParams;
 /// use futures_util::TryStreamExt;
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -96,7 +104,7 @@ pub enum Listed<K> {
 /// # let client = dogwatch_client::Client::from_service(url, "default", stack);
 /// let mut maps = Api::<ConfigMap>::all(client).list_pages(&ListParams::default());
 /// while let Some(listed) = maps.try_next().await? {
-///     if let Listed::Item(map) = listed {
+///     if let ListEvent::Item(map) = listed {
 ///         println!("{:?}", map.metadata.name);
 ///     }
 /// }
@@ -118,7 +126,7 @@ pub struct ListStream<K> {
     state: ListState<K>,
     /// The time left for the current response, including its body.
     timeout: Option<ResponseTimeout>,
-    ready: VecDeque<Listed<K>>,
+    ready: VecDeque<ListEvent<K>>,
     metadata: ListMeta,
     payload: PhantomData<fn() -> K>,
 }
@@ -210,11 +218,6 @@ impl<K: DeserializeOwned> ListStream<K> {
         self.follow_pages = false;
     }
 
-    /// Returns true if the server sent more than one page.
-    pub fn paginated(&self) -> bool {
-        self.paginated
-    }
-
     /// Returns the metadata of the last page. Once the stream has ended, its version is the version
     /// of the list.
     pub fn into_metadata(self) -> ListMeta {
@@ -233,14 +236,20 @@ impl<K: DeserializeOwned> ListStream<K> {
 
     /// Decides what follows a complete page.
     fn page_ended(&mut self, metadata: ListMeta) {
-        self.state = ListState::Done;
-        if let Some(token) = metadata.continue_token.clone().filter(|_| self.follow_pages) {
-            self.paginated = true;
-            // The token contains the version; servers reject a request with both.
-            self.params.continue_token = Some(token);
-            self.params.version = ResourceVersion::UNSET;
-            self.params.version_match = None;
-            self.state = ListState::Next;
+        match metadata.continue_token.clone().filter(|_| self.follow_pages) {
+            Some(token) => {
+                self.paginated = true;
+                // The token contains the version; servers reject a request with both.
+                self.params.continue_token = Some(token);
+                self.params.version = ResourceVersion::UNSET;
+                self.params.version_match = None;
+                self.state = ListState::Next;
+            }
+            None => {
+                let (version, paginated) = (metadata.version.clone(), self.paginated);
+                self.ready.push_back(ListEvent::End { version, paginated });
+                self.state = ListState::Done;
+            }
         }
         self.metadata = metadata;
     }
@@ -259,14 +268,14 @@ impl<K: DeserializeOwned> ListStream<K> {
         self.paginated = false;
         self.follow_pages = false;
         self.ready.clear();
-        self.ready.push_back(Listed::Restarted);
+        self.ready.push_back(ListEvent::Restarted);
         self.state = ListState::Next;
         true
     }
 }
 
 impl<K: DeserializeOwned> Stream for ListStream<K> {
-    type Item = Result<Listed<K>, Error>;
+    type Item = Result<ListEvent<K>, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
@@ -334,9 +343,9 @@ impl<K: DeserializeOwned> ListStream<K> {
                                 ready.push_back(match item {
                                     Ok(mut item) => {
                                         complete(&mut item, gvk);
-                                        Listed::Item(item)
+                                        ListEvent::Item(item)
                                     }
-                                    Err(bad) => Listed::Bad(bad),
+                                    Err(bad) => ListEvent::Bad(bad),
                                 });
                             };
                             decoder.feed(&chunk, sink).map_err(|error| response.not_a_list(error))

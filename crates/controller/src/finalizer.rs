@@ -236,7 +236,8 @@ where
     }
 
     /// Returns the object as it is on the server, if a newer version explains the error. Returns
-    /// `None` if it is gone, or if its name now belongs to another object.
+    /// `None` if it is gone, or if its name now belongs to another object. An answer of 404 does not
+    /// prove that: a webhook can deny a write with any code.
     async fn reread(
         &self,
         object: &K,
@@ -245,16 +246,18 @@ where
         attempt: u32,
     ) -> Result<Option<K>, Error> {
         let retries = ConflictRetries::BRIEF;
-        if error.is_not_found() {
-            return Ok(None);
-        }
-        if !error.is_conflict() || attempt >= retries.attempts {
+        let is_retried = error.is_conflict() && attempt < retries.attempts;
+        if is_retried {
+            tokio::time::sleep(retries.wait).await;
+        } else if !error.is_not_found() {
             return Err(error);
         }
-        tokio::time::sleep(retries.wait).await;
         let name = object.meta().name.as_deref().unwrap_or_default();
         let newer = self.api_of(object).get_opt(name).await?;
-        Ok(newer.filter(|it| it.meta().uid.as_deref() == uid))
+        match newer.filter(|it| it.meta().uid.as_deref() == uid) {
+            Some(_) if !is_retried => Err(error),
+            newer => Ok(newer),
+        }
     }
 
     /// Returns a handle for the object's own namespace.

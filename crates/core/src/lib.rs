@@ -13,6 +13,7 @@
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod error_chain;
+mod exponential_delay;
 mod null;
 mod kind;
 mod key;
@@ -28,6 +29,7 @@ mod status;
 mod kube;
 
 pub use error_chain::ErrorChain;
+pub use exponential_delay::{ExponentialDelay, saturating_scale};
 pub use field_selector::{FieldSelector, FieldSelectorError};
 pub use key::{ObjectKey, ObjectKeyError};
 pub use kind::{Gvk, Gvr, ResourceType, Scope};

@@ -7,7 +7,7 @@
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
 use clap::Parser;
-use dogwatch::api::{LabelSelector, ListParams, Listed};
+use dogwatch::api::{LabelSelector, ListEvent, ListParams};
 use dogwatch::k8s_openapi::api::core::v1::Pod;
 use dogwatch::{Api, Client, Object};
 use futures_util::TryStreamExt;
@@ -34,22 +34,23 @@ async fn main() -> anyhow::Result<()> {
     // Items are yielded while the response arrives: the whole list is never in memory.
     let mut list = pods.list_pages(&ListParams::default().labels(arguments.selector));
     let mut count = 0;
-    while let Some(listed) = list.try_next().await? {
-        match listed {
-            Listed::Item(pod) => {
+    while let Some(event) = list.try_next().await? {
+        match event {
+            ListEvent::Item(pod) => {
                 count += 1;
                 let Some(key) = pod.key() else { continue };
                 let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref()).unwrap_or("-");
                 let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref()).unwrap_or("Unknown");
                 println!("{key:60} {phase:10} {node}");
             }
-            Listed::Bad(bad) => println!("{bad}"),
-            _ => {
+            ListEvent::Bad(bad) => println!("{bad}"),
+            ListEvent::Restarted => {
                 count = 0;
                 println!("the list expired on the server: starting again");
             }
+            ListEvent::End { version, .. } => println!("{count} pods at version {version}"),
+            _ => {}
         }
     }
-    println!("{count} pods at version {}", list.into_metadata().version);
     Ok(())
 }

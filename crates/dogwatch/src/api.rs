@@ -6,7 +6,7 @@ pub use dogwatch_client::api::{
     StaticScope, Table, TableColumn, TableMeta, TableRow, retry_on_conflict,
 };
 pub use dogwatch_client::{
-    ConditionResult, DEFAULT_PAGE_SIZE, EventCondition, ListStream, Listed, RetryWatcher, UntilError,
+    ConditionResult, DEFAULT_PAGE_SIZE, EventCondition, ListEvent, ListStream, RetryWatcher, UntilError,
     WatchStream, in_order, until,
 };
 pub use dogwatch_core::{

@@ -1,4 +1,5 @@
-//! A cluster for tests: our API server in the process of the test, with a client for it.
+//! A cluster for tests: our API server and a controller manager in the process of the test, with a
+//! client for it.
 //!
 //! ```
 //! use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
@@ -17,8 +18,8 @@
 //! # }
 //! ```
 //!
-//! Every cluster is separate and starts in milliseconds, so each test can have its own. Requests do
-//! not pass through a socket, which makes `#[tokio::test(start_paused = true)]` exact.
+//! Every cluster is separate and starts in milliseconds, so each test can have its own. Namespaces and
+//! objects whose owners are gone disappear, as in any cluster. Requests do not pass through a socket, which makes `#[tokio::test(start_paused = true)]` exact.
 //! [`ApiServer`] has everything else: forks, fault injection, a request log, YAML to begin with.
 
 use std::fmt;
@@ -26,7 +27,7 @@ use std::fmt;
 use dogwatch_client::api::StaticScope;
 use dogwatch_client::{Api, Client, Config, Error, UntilError, conditions};
 use dogwatch_core::{Object, ResourceType, WriteParams};
-use dogwatch_simulator::{Simulator, SimulatorBuilder};
+use dogwatch_simulator::{ControllerManager, Simulator, SimulatorBuilder};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::{CustomResourceExt, Resource};
 use serde::Serialize;
@@ -35,9 +36,10 @@ use serde::de::DeserializeOwned;
 pub use dogwatch_apiserver::{ApiServer, ApiServerBuilder, StartError, faults, log};
 pub use dogwatch_simulator as simulator;
 
-/// A server in this process and a client for it.
+/// A server in this process with a [controller manager](ControllerManager), and a client for it.
 ///
-/// Dropping it ends the server and every request to it.
+/// Dropping it ends the server and every request to it. Fault rules do not apply to the manager, and
+/// the request log omits it.
 ///
 /// ```
 /// use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
@@ -59,6 +61,8 @@ pub use dogwatch_simulator as simulator;
 /// ```
 #[derive(Debug)]
 pub struct TestCluster {
+    /// Dropped before the server. `None` if the cluster was started without controllers.
+    manager: Option<ControllerManager>,
     server: ApiServer,
     client: Client,
 }
@@ -117,8 +121,27 @@ impl TestCluster {
     /// If the server does not start, or if it requires credentials and has no socket: such a server
     /// needs an address.
     pub async fn start(builder: ApiServerBuilder) -> Result<Self, TestClusterError> {
+        Self::start_without_controllers(builder).await.map(Self::managed)
+    }
+
+    /// Starts a cluster without a controller manager, for tests of controllers that would compete
+    /// with it: namespaces that are deleted stay, and so do objects whose owners are gone.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_without_controllers(builder: ApiServerBuilder) -> Result<Self, TestClusterError> {
         let server = builder.start().await.map_err(TestClusterError::Start)?;
         Self::new(server).map_err(TestClusterError::Client)
+    }
+
+    /// Starts a controller manager. It need not be ready for the cluster to be used: it also handles
+    /// what happened before.
+    fn managed(mut self) -> Self {
+        let service = self.server.component_service("kube-controller-manager");
+        let client = Client::from_service(self.client.server().clone(), "default", service);
+        // The seed is for the names of events, which are then the same in every run.
+        self.manager = Some(ControllerManager::builder(client).clock(self.server.clock()).seed(1).start());
+        self
     }
 
     fn new(server: ApiServer) -> Result<Self, Error> {
@@ -130,7 +153,7 @@ impl TestCluster {
             let url = server.url().parse().expect("a server's own URL is valid");
             Client::from_service(url, "default", server.service())
         };
-        Ok(Self { server, client })
+        Ok(Self { manager: None, server, client })
     }
 
     /// Returns a client with all permissions, whose default namespace is `default`.
@@ -197,11 +220,15 @@ impl TestCluster {
     /// If the server does not start.
     pub async fn fork(&self) -> Result<Self, TestClusterError> {
         let server = self.server.fork().await.map_err(TestClusterError::Start)?;
-        Self::new(server).map_err(TestClusterError::Client)
+        let fork = Self::new(server).map_err(TestClusterError::Client)?;
+        Ok(if self.manager.is_some() { fork.managed() } else { fork })
     }
 
     /// Stops the server and waits until its connections are closed. Watches end.
     pub async fn stop(self) {
+        if let Some(manager) = self.manager {
+            manager.stop().await;
+        }
         self.server.stop().await;
     }
 }

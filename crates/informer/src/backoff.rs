@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use dogwatch_core::{ExponentialDelay, saturating_scale};
 use tokio::time::Instant;
 
 /// The longest wait. Durations that callers choose are capped at it before they are added to an
@@ -95,33 +96,28 @@ impl BackoffOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     options: BackoffOptions,
-    /// The next wait, before jitter.
-    next: Duration,
+    /// The number of waits since the last quiet period.
+    waits: u32,
     /// The time of the last call of [`Self::delay`].
     asked: Option<Instant>,
 }
 
 impl Backoff {
     pub(crate) fn new(options: BackoffOptions) -> Self {
-        Self { next: options.base.min(options.cap), options, asked: None }
+        Self { options, waits: 0, asked: None }
     }
 
     /// Returns the wait that starts at `now`. `chance` is a random number in [0, 1).
     pub(crate) fn delay(&mut self, now: Instant, chance: f64) -> Duration {
         let quiet = self.asked.replace(now).map(|asked| now.saturating_duration_since(asked));
         if quiet.is_some_and(|it| it > self.options.reset_after) {
-            self.next = self.options.base.min(self.options.cap);
+            self.waits = 0;
         }
-        let wait = self.next;
-        self.next = scaled(wait, self.options.factor.max(1.0)).min(self.options.cap);
-        scaled(wait, 1.0 + self.options.jitter.max(0.0) * chance).min(MAX_WAIT)
+        self.waits = self.waits.saturating_add(1);
+        let BackoffOptions { base: first, factor, cap: longest, jitter, .. } = self.options;
+        let wait = ExponentialDelay { first, factor, longest }.after(self.waits);
+        saturating_scale(wait, 1.0 + jitter.max(0.0) * chance).min(MAX_WAIT)
     }
-}
-
-/// Multiplies a duration, saturating at `Duration::MAX`; a factor that is not a number gives the
-/// maximum too.
-fn scaled(duration: Duration, factor: f64) -> Duration {
-    Duration::try_from_secs_f64(duration.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]

@@ -171,8 +171,8 @@ impl InformerFactory {
         self
     }
 
-    /// Sets the resync interval: every object is delivered to handlers again this often. Off by
-    /// default.
+    /// Sets the resync interval: every object is delivered to handlers again this often. The
+    /// shortest interval is one second; zero disables resyncs. Off by default.
     #[must_use]
     pub fn resync_every(mut self, period: Duration) -> Self {
         self.resync_every = Some(period);
@@ -377,6 +377,8 @@ pub struct SyncResult {
 /// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
 /// # let url = server.url().parse()?;
 /// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// # let late = dogwatch_apiserver::faults::Rule::on("list").or("watch").delay(Duration::from_secs(60));
+/// # server.faults().rule(late);
 /// let factory = InformerFactory::new(client);
 /// let maps = factory.get::<ConfigMap>();
 /// factory.start();

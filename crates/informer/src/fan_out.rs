@@ -72,7 +72,7 @@ impl<T: Object> NewSubscription<T> {
         let mailbox = Mailbox::new(name, number, options.overflow, shared.hasher.clone(), metrics);
         Self {
             slot: Slot(Arc::new(mailbox)),
-            resync_every: options.resync_every.or(shared.resync_every),
+            resync_every: options.resync_every.or(shared.resync_every).filter(|it| !it.is_zero()),
             replay_after_relist: options.replay_after_relist,
             task: None,
         }

@@ -35,6 +35,8 @@ mod fan_out;
 mod informer;
 mod factory;
 
+pub use dogwatch_client::ListEvent;
+
 pub use backoff::BackoffOptions;
 pub use change::{Change, Deleted};
 pub use delta::Delta;
@@ -44,7 +46,7 @@ pub use health::{Health, HealthState, Problem, ProblemKind};
 pub use health_watch::HealthWatch;
 pub use index::{Index, IndexError, NAMESPACE_INDEX};
 pub use informer::{InformerBuilder, InformerStopped, NotSynced, OnGone, SharedInformer};
-pub use list_watch::{ListEvent, ListWatch, Lists, Watches};
+pub use list_watch::{ListWatch, Lists, Watches};
 pub use lister::{Lister, NamespaceLister};
 pub use mailbox::{Lag, Overflow};
 pub use queue::{DeltaQueue, DeltaReceiver, DeltaSender, QueueClosed};

@@ -3,13 +3,9 @@
 //!
 //! A source does not retry, resume or fall back: the reflector does.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use dogwatch_client::{Api, Error, ListStream, Listed};
+use dogwatch_client::{Api, Error, ListEvent};
 use dogwatch_core::{FieldSelector, ListParams, ResourceType, ResourceVersion, WatchParams};
-use dogwatch_wire::{UndecodableItem, WatchEvent};
-use futures_core::Stream;
+use dogwatch_wire::WatchEvent;
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -128,55 +124,6 @@ pub trait ListWatch<T>: Send + Sync + 'static {
     }
 }
 
-/// An event of a list.
-///
-/// ```
-/// use dogwatch_client::Api;
-/// use dogwatch_core::ListParams;
-/// use dogwatch_informer::{ListEvent, ListWatch};
-/// use futures_util::TryStreamExt;
-/// use k8s_openapi::api::core::v1::ConfigMap;
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
-/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
-/// # let server = builder.yaml(yaml).start().await?;
-/// # let url = server.url().parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
-/// let mut list = ListWatch::list(&Api::<ConfigMap>::all(client), ListParams::default());
-/// let mut maps = Vec::new();
-/// while let Some(event) = list.try_next().await? {
-///     match event {
-///         ListEvent::Item(map) => maps.push(map),
-///         ListEvent::Bad(bad) => eprintln!("{bad}"),
-///         ListEvent::Restarted => maps.clear(),
-///         ListEvent::End { version, .. } => println!("{} maps at version {version}", maps.len()),
-///         _ => {}
-///     }
-/// }
-/// assert!(maps.iter().any(|it| it.metadata.name.as_deref() == Some("settings")));
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum ListEvent<T> {
-    /// The next object.
-    Item(T),
-    /// The next object could not be decoded. It exists and must not be taken for deleted.
-    Bad(UndecodableItem),
-    /// The list is read again from the start: discard the earlier items.
-    Restarted,
-    /// The list is complete.
-    End {
-        /// The version of the list.
-        version: ResourceVersion,
-        /// True if the list came in more than one page.
-        paginated: bool,
-    },
-}
-
 /// Returns the namespace of a source; `None` if it reads all.
 pub(crate) fn namespace_of<T>(source: &(impl ListWatch<T> + ?Sized)) -> Option<&str> {
     source.namespace().filter(|it| !it.is_empty())
@@ -192,7 +139,7 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Api<T> {
     }
 
     fn list(&self, params: ListParams) -> Lists<T> {
-        Box::pin(WithEnd(Some(self.list_stream(&params))))
+        Box::pin(self.list_stream(&params))
     }
 
     fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<T>, Error>> {
@@ -224,29 +171,6 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Api<T> {
             let unknown = discovery.groups.is_empty()
                 || discovery.failures.iter().any(|it| it.group.as_str() == resource.group.as_str());
             Ok(if served || !unknown { Some(served) } else { None })
-        })
-    }
-}
-
-/// A list stream that yields its end as an event.
-struct WithEnd<T>(Option<ListStream<T>>);
-
-impl<T: DeserializeOwned> Stream for WithEnd<T> {
-    type Item = Result<ListEvent<T>, Error>;
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        let Some(list) = &mut this.0 else { return Poll::Ready(None) };
-        Pin::new(list).poll_next(cx).map(|next| match next {
-            Some(Ok(Listed::Item(item))) => Some(Ok(ListEvent::Item(item))),
-            Some(Ok(Listed::Bad(bad))) => Some(Ok(ListEvent::Bad(bad))),
-            Some(Ok(Listed::Restarted)) => Some(Ok(ListEvent::Restarted)),
-            Some(Ok(_)) => None,
-            Some(Err(error)) => Some(Err(error)),
-            None => this.0.take().map(|it| {
-                let paginated = it.paginated();
-                Ok(ListEvent::End { version: it.into_metadata().version, paginated })
-            }),
         })
     }
 }

@@ -28,6 +28,11 @@ const AT_ONCE: usize = 64;
 /// The shortest interval of a resync (rule IN-9).
 const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
 
+/// Returns the interval of resyncs for a period that a caller chose; `None` if there are none.
+pub(crate) fn resync_period(period: Duration) -> Option<Duration> {
+    (!period.is_zero()).then(|| period.max(SHORTEST_RESYNC))
+}
+
 /// The options of a handler.
 ///
 /// ```
@@ -75,11 +80,11 @@ impl HandlerOptions {
     }
 
     /// Delivers every object again at this interval, as an update in which nothing changed. The
-    /// shortest interval is one second. A resync is skipped while the handler has not finished the
+    /// shortest interval is one second; zero disables resyncs, as in client-go. A resync is skipped while the handler has not finished the
     /// one before. Defaults to the informer's interval.
     #[must_use]
     pub fn resync_every(mut self, period: Duration) -> Self {
-        self.resync_every = Some(period.max(SHORTEST_RESYNC));
+        self.resync_every = Some(resync_period(period).unwrap_or_default());
         self
     }
 

@@ -125,7 +125,9 @@ impl<T: Payload> Collection<T> {
             };
             match written {
                 Ok(written) => return Ok(Some(self.wrote(written, writer))),
-                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) if error.is_not_found() => {
+                    return if self.exists(key, &known).await? { Err(error) } else { Ok(None) };
+                }
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error),
             }
@@ -136,6 +138,13 @@ impl<T: Payload> Collection<T> {
     /// Returns the current state of an object on the server.
     pub(crate) async fn live(&self, key: &ObjectKey) -> Result<Option<Arc<T>>, Error> {
         Ok(self.api.at(key).get_opt(key.name()).await?.map(Arc::new))
+    }
+
+    /// Returns true if the server still has this very object. A write that was answered with 404 does
+    /// not prove that it has not: a webhook can deny with any code.
+    async fn exists(&self, key: &ObjectKey, known: &Value) -> Result<bool, Error> {
+        let live = self.live(key).await?;
+        Ok(live.is_some_and(|it| it["metadata"]["uid"] == known["metadata"]["uid"]))
     }
 
     /// Returns true if the cached state of an owner is still that of the server as far as adoption is
@@ -174,7 +183,11 @@ impl<T: Payload> Collection<T> {
                 Ok(true)
             }
             Ok(_) => Ok(true),
-            Err(error) if error.is_not_found() => Ok(false),
+            // A webhook can deny with 404 too.
+            Err(error) if error.is_not_found() => match self.live(key).await? {
+                Some(_) => Err(error),
+                None => Ok(false),
+            },
             Err(error) => Err(error),
         }
     }

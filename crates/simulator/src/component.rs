@@ -12,13 +12,13 @@ use dogwatch_workqueue::limiter::ExponentialPerItem;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::health::SimulatorHealth;
+use crate::health::Health;
 use crate::supervise::{Observed, Startup};
 
 /// The delay of the first retry of a key, as in client-go v0.36.4
 /// util/workqueue/default_rate_limiters.go, and the longest delay of any.
-const FIRST_RETRY: Duration = Duration::from_millis(5);
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
+pub(crate) const FIRST_RETRY: Duration = Duration::from_millis(5);
+pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// The time for which a key waits for a cache that does not show its writes (`ExpectationsTimeout`
 /// in k8s.io/kubernetes v1.36.4 pkg/controller/controller_utils.go).
@@ -46,7 +46,7 @@ pub(crate) trait Component: Reconciler<Error = Error> {
 pub(crate) async fn run<C: Component>(
     component: C,
     startup: Startup,
-    health: Arc<SimulatorHealth>,
+    health: Arc<Health>,
 ) -> Result<(), BoxError> {
     let prepared = tokio::time::timeout(PREPARATION_LIMIT, component.prepare()).await;
     let _handler =

@@ -1,25 +1,25 @@
-//! The health of the simulated components: the number of their panics, and the ones that are down.
+//! The health of components: the number of their panics, and the ones that are down.
 //!
-//! Written by their supervisor; read by the program that runs the simulator, which may show it at
+//! Written by their supervisor; read by the program that runs them, which may show it at
 //! the readiness endpoint of an API server in the same process.
 
 use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
-/// The health of all components of a simulator.
+/// The health of all components of a simulator, or of all controllers of a controller manager.
 ///
 /// ```
-/// use dogwatch_simulator::SimulatorHealth;
+/// use dogwatch_simulator::Health;
 ///
-/// fn check(health: &SimulatorHealth) -> Result<(), String> {
+/// fn check(health: &Health) -> Result<(), String> {
 ///     let down = health.components().into_iter().find_map(|(name, it)| Some((name, it.down?)));
 ///     down.map_or(Ok(()), |(name, reason)| Err(format!("{name} is down: {reason}")))
 /// }
-/// # assert_eq!(check(&SimulatorHealth::default()), Ok(()));
+/// # assert_eq!(check(&Health::default()), Ok(()));
 /// ```
 #[derive(Debug, Default)]
-pub struct SimulatorHealth {
+pub struct Health {
     components: watch::Sender<BTreeMap<&'static str, ComponentHealth>>,
 }
 
@@ -34,7 +34,7 @@ pub struct ComponentHealth {
     pub down: Option<String>,
 }
 
-impl SimulatorHealth {
+impl Health {
     /// Returns every component, by name.
     pub fn components(&self) -> BTreeMap<&'static str, ComponentHealth> {
         self.components.borrow().clone()

@@ -1,5 +1,9 @@
-//! A simulated cluster on any Kubernetes API server: the workload controllers, the scheduler and
-//! the kubelets of a cluster without machines.
+//! The parts of a cluster around its API server, for any Kubernetes API server: a controller
+//! manager, and a simulation of the workload controllers, the scheduler and the kubelets of a
+//! cluster without machines.
+//!
+//! A [`ControllerManager`] deletes namespaces, collects garbage, and protects claims and volumes in
+//! use, as kube-controller-manager does. A [`Simulator`] makes pods run:
 //!
 //! ```text
 //! Deployment ─► ReplicaSet ─► Pod ─► (scheduler) ─► (kubelet) ─► Ready ─► EndpointSlice, Endpoints ◄─ Service
@@ -34,6 +38,8 @@ mod recorder;
 mod health;
 mod supervise;
 mod component;
+mod pauses;
+mod finalizers;
 mod accounts;
 mod nodes;
 mod scheduler;
@@ -42,7 +48,9 @@ mod replicasets;
 mod deployments;
 mod endpoints;
 mod simulator;
+mod manager;
 
-pub use health::{ComponentHealth, SimulatorHealth};
+pub use health::{ComponentHealth, Health};
+pub use manager::{ControllerManager, ControllerManagerBuilder};
 pub use settings::Settings;
 pub use simulator::{Simulator, SimulatorBuilder};

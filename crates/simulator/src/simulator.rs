@@ -14,7 +14,7 @@ use crate::component::{self, Component};
 use crate::deployments::Deployments;
 use crate::endpoints::Endpoints;
 use crate::environment::{Clock, Environment};
-use crate::health::SimulatorHealth;
+use crate::health::Health;
 use crate::kubelet::Kubelet;
 use crate::nodes::{self, Nodes};
 use crate::recorder::Recorder;
@@ -45,7 +45,7 @@ use crate::supervise::supervised;
 #[derive(Debug)]
 pub struct Simulator {
     tasks: JoinSet<()>,
-    health: Arc<SimulatorHealth>,
+    health: Arc<Health>,
 }
 
 /// Builds a [`Simulator`].
@@ -82,7 +82,7 @@ impl Simulator {
     }
 
     /// Returns the health of the components, which stays readable after the simulator has ended.
-    pub fn health(&self) -> &Arc<SimulatorHealth> {
+    pub fn health(&self) -> &Arc<Health> {
         &self.health
     }
 

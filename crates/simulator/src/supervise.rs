@@ -13,7 +13,7 @@ use dogwatch_core::{ErrorChain, ObjectKey};
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
-use crate::health::SimulatorHealth;
+use crate::health::Health;
 
 /// The delay of the restart after a first failure, and the longest delay.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ const RECOVERED_AFTER: Duration = Duration::from_secs(60);
 /// old one stopped. It is down until it calls [`Startup::complete`].
 pub(crate) fn supervised<F>(
     name: &'static str,
-    health: Arc<SimulatorHealth>,
+    health: Arc<Health>,
     mut start: impl FnMut(Startup) -> F + Send + 'static,
 ) -> impl Future<Output = ()> + Send + 'static
 where
@@ -72,7 +72,7 @@ where
 #[derive(Debug)]
 pub(crate) struct Startup {
     name: &'static str,
-    health: Arc<SimulatorHealth>,
+    health: Arc<Health>,
     since: Arc<OnceLock<Instant>>,
 }
 
@@ -88,7 +88,7 @@ impl Startup {
 /// key, and continues with the others.
 pub(crate) struct Observed<R> {
     pub(crate) name: &'static str,
-    pub(crate) health: Arc<SimulatorHealth>,
+    pub(crate) health: Arc<Health>,
     pub(crate) reconciler: R,
 }
 
@@ -128,7 +128,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_component_that_fails_or_panics_is_restarted_with_a_backoff() {
-        let (health, started) = (Arc::new(SimulatorHealth::default()), Arc::new(AtomicUsize::new(0)));
+        let (health, started) = (Arc::new(Health::default()), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&started);
         let bad = supervised("bad", Arc::clone(&health), move |startup| {
             let count = Arc::clone(&count);
@@ -164,7 +164,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_the_time_after_the_start_counts_as_recovered() {
         for (completes, expected) in [(true, [1, 1, 1]), (false, [1, 2, 4])] {
-            let health = Arc::new(SimulatorHealth::default());
+            let health = Arc::new(Health::default());
             let (sender, mut starts) = tokio::sync::mpsc::unbounded_channel();
             let slow = supervised("slow", health, move |startup| {
                 let sender = sender.clone();
@@ -192,7 +192,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_component_that_panics_does_not_affect_others() {
-        let (health, steps) = (Arc::new(SimulatorHealth::default()), Arc::new(AtomicUsize::new(0)));
+        let (health, steps) = (Arc::new(Health::default()), Arc::new(AtomicUsize::new(0)));
         let counted = Arc::clone(&steps);
         let bad = supervised("panicking", Arc::clone(&health), |_| -> std::future::Ready<_> {
             panic!("before it has begun")
@@ -229,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_on_an_object_is_counted() {
-        let health = Arc::new(SimulatorHealth::default());
+        let health = Arc::new(Health::default());
         let fussy = Observed { name: "fussy", health: Arc::clone(&health), reconciler: Fussy };
         for (name, panics) in [("good", false), ("poison", true)] {
             let (key, context) = (ObjectKey::cluster(name), Context::detached());

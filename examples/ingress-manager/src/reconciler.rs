@@ -51,10 +51,12 @@ impl Reconciler<ObjectKey> for IngressManager {
                 context.wrote(&api.replace(key.name(), &WriteParams::default(), &desired).await?);
                 info!(service = %key, "restored the ingress");
             }
-            Decision::Delete(found) => match api.delete(key.name(), &delete_exactly(&found)).await {
-                Err(error) if !error.is_not_found() => return Err(error.into()),
-                _ => info!(service = %key, "deleted the ingress"),
-            },
+            Decision::Delete(found) => {
+                // A 404 is an error like any other: it may come from a webhook. If the ingress is
+                // gone, the retry finds nothing to do.
+                api.delete(key.name(), &delete_exactly(&found)).await?;
+                info!(service = %key, "deleted the ingress");
+            }
             Decision::Taken => {
                 warn!(service = %key, "an ingress of that name has another owner; leaving it alone")
             }

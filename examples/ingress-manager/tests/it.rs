@@ -9,12 +9,15 @@ use dogwatch::k8s_openapi::api::networking::v1::Ingress;
 use dogwatch::{Api, Client};
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Rule;
+use dogwatch_simulator::ControllerManager;
 use ingress_manager::{ANNOTATION, DEFAULT_HOST};
 use serde_json::{from_value, json};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// The server, and handles on it.
+/// The server, the garbage collector that deletes the Ingresses of deleted Services, and handles on
+/// the server.
 struct Fixture {
+    _manager: ControllerManager,
     server: ApiServer,
     client: Client,
     services: Api<Service>,
@@ -31,11 +34,13 @@ struct Running {
 impl Fixture {
     async fn new() -> Self {
         let server = ApiServer::builder().in_process().seed(7).start().await.expect("the server starts");
-        let url = server.url().parse().expect("a URL");
-        let client = Client::from_service(url, "default", server.service());
+        let url = || server.url().parse().expect("a URL");
+        let client = Client::from_service(url(), "default", server.service());
+        let service = server.component_service("kube-controller-manager");
+        let manager = ControllerManager::builder(Client::from_service(url(), "default", service)).start();
         let (services, ingresses) =
             (Api::default_namespaced(client.clone()), Api::default_namespaced(client.clone()));
-        Self { server, client, services, ingresses }
+        Self { _manager: manager, server, client, services, ingresses }
     }
 
     fn run(&self, identity: &str) -> Running {

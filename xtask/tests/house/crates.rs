@@ -53,7 +53,7 @@ const ROWS: &[Row] = &[
     // Macros: what they generate runs in other crates, they themselves only read and write tokens.
     row("dogwatch-derive", &[], &["tokio", "hyper", "http", "rustls", "tower", "k8s-openapi", "kube"], &[]),
     row("dogwatch", UNDER_FACADE, &[], APISERVER),
-    row("ingress-manager", &["dogwatch"], &[], APISERVER),
+    row("ingress-manager", &["dogwatch"], &[], &["dogwatch-apiserver", "dogwatch-simulator"]),
     row("dogwatch-cli", UNDER_CLI, &[], APISERVER),
 ];
 
@@ -63,8 +63,14 @@ const TOOLS: &[&str] = &["xtask", "bench", "interop", "testbed", "processes"];
 const UNDER_CONTROLLER: &[&str] =
     &["dogwatch-core", "dogwatch-wire", "dogwatch-client", "dogwatch-informer", "dogwatch-workqueue"];
 
-const UNDER_SIMULATOR: &[&str] =
-    &["dogwatch-core", "dogwatch-client", "dogwatch-informer", "dogwatch-workqueue", "dogwatch-controller"];
+const UNDER_SIMULATOR: &[&str] = &[
+    "dogwatch-core",
+    "dogwatch-wire",
+    "dogwatch-client",
+    "dogwatch-informer",
+    "dogwatch-workqueue",
+    "dogwatch-controller",
+];
 
 const UNDER_FACADE: &[&str] = &[
     "dogwatch-core",

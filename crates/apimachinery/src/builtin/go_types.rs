@@ -3,6 +3,10 @@
 //! Definitions contain the names of structures, but not those of string types and embedded
 //! structures; the common ones are listed here. Used by [`super::decode`].
 
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::tables;
@@ -95,14 +99,31 @@ pub(super) fn type_of(
 
 /// Returns true if integers in (an entry of) the field have 64 bits.
 pub(super) fn is_long(definition: &str, field: &str) -> bool {
-    let Some(json) = tables::definition_json(definition) else { return true };
-    let Ok(json) = serde_json::from_str::<Value>(json) else { return true };
-    let property = &json["properties"][field];
-    let format = |it: &Value| it["format"].as_str().map(|format| format != "int32");
-    format(property)
-        .or_else(|| format(&property["items"]))
-        .or_else(|| format(&property["additionalProperties"]))
-        .unwrap_or(true)
+    // Every large integer of an object is looked up, so a definition is parsed only once.
+    static SHORT_FIELDS: LazyLock<RwLock<HashMap<&'static str, HashSet<String>>>> =
+        LazyLock::new(RwLock::default);
+    if let Some(short) = SHORT_FIELDS.read().get(definition) {
+        return !short.contains(field);
+    }
+    let Some((name, json)) = tables::definition_entry(definition) else { return true };
+    let short = short_fields(json);
+    let is_long = !short.contains(field);
+    SHORT_FIELDS.write().insert(name, short);
+    is_long
+}
+
+/// Returns the fields of a definition in which integers have 32 bits.
+fn short_fields(definition: &str) -> HashSet<String> {
+    let mut json: Value = serde_json::from_str(definition).expect("the generator writes JSON");
+    let format = |it: &Value| it["format"].as_str().map(|format| format == "int32");
+    let is_short = |property: &Value| {
+        format(property)
+            .or_else(|| format(&property["items"]))
+            .or_else(|| format(&property["additionalProperties"]))
+            .unwrap_or(false)
+    };
+    let Value::Object(properties) = json["properties"].take() else { return HashSet::new() };
+    properties.into_iter().filter(|(_, property)| is_short(property)).map(|(name, _)| name).collect()
 }
 
 /// Returns `v1.PodSpec` for `io.k8s.api.core.v1.PodSpec`.
@@ -115,4 +136,42 @@ fn qualified(definition: &str) -> String {
 fn named_string(definition: &str, field: &str) -> &'static str {
     let owner = short(definition);
     NAMED_STRINGS.iter().find(|it| it.0 == owner && it.1 == field).map_or("string", |it| it.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD_SPEC: &str = "io.k8s.api.core.v1.PodSpec";
+    const SECURITY_CONTEXT: &str = "io.k8s.api.core.v1.PodSecurityContext";
+
+    #[test]
+    fn the_width_of_an_integer_is_that_of_its_field_or_of_its_entries() {
+        for (definition, field, expected) in [
+            (POD_SPEC, "activeDeadlineSeconds", true),
+            (POD_SPEC, "priority", false),
+            (POD_SPEC, "priority", false),
+            (SECURITY_CONTEXT, "supplementalGroups", true),
+            (POD_SPEC, "unknown", true),
+            ("unknown", "priority", true),
+        ] {
+            assert_eq!(is_long(definition, field), expected, "{definition} {field}");
+        }
+    }
+
+    /// The definition was parsed again for each integer above 2^31.
+    #[test]
+    fn a_definition_is_parsed_once_for_all_integers() {
+        let time = |of: &dyn Fn()| {
+            let start = cpu_time::ThreadTime::now();
+            of();
+            start.elapsed().as_secs_f64()
+        };
+        let parsed = time(&|| {
+            let json = tables::definition_json(POD_SPEC).expect("it exists");
+            drop(serde_json::from_str::<Value>(json));
+        });
+        let looked_up = time(&|| assert!((0..1_000).all(|_| is_long(POD_SPEC, "activeDeadlineSeconds"))));
+        assert!(looked_up < 100.0 * parsed, "{looked_up} s for 1,000 integers, {parsed} s to parse once");
+    }
 }

@@ -13,6 +13,7 @@ use super::dns_names::{label_faults, subdomain_faults};
 use super::go_format::{json as compact, quoted};
 use super::internal::{self, SharedByVersions};
 use super::keywords::{flag, listed, text};
+use super::pattern_checks::check_patterns;
 use super::version_checks::{
     check_choice, check_columns, check_conversion, check_deprecation, check_selectable, check_subresources,
     forbidden, invalid,
@@ -133,6 +134,9 @@ fn check_spec(spec: &Value, problems: &mut FieldErrors) {
         }
     }
     let shared = SharedByVersions::of(versions);
+    if !check_patterns(versions, &shared, problems) {
+        return;
+    }
     for (index, version) in versions.iter().enumerate() {
         check_version(version, &format!("spec.versions[{index}]"), &shared, problems);
     }

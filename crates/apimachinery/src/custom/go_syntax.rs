@@ -7,25 +7,39 @@
 //! equivalent one that avoids everything in which the dialects differ.
 //!
 //! Two limits are narrower than Go's: groups nest at most 50 deep instead of 1000, and an
-//! expression may take 128 MiB when the crate compiles it, whose Unicode classes are larger. In
-//! addition, Go accepts a repetition after a flag group such as `(?i)`, and applies it to what is
-//! before the group; here it is an error.
+//! expression may take 16 MiB when it is compiled. Go's limit is 128 MiB, which 1,000 letters
+//! (`\pL{1000}`) do not exceed there: it keeps a class as ranges of characters, here it becomes
+//! states for each byte. In addition, Go accepts a repetition after a flag group such as `(?i)`, and
+//! applies it to what is before the group; here it is an error.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use parking_lot::RwLock;
+use regex_automata::nfa::thompson;
 
 /// The largest number of repetitions, nested ones multiplied, as in Go.
 const MOST_REPEATS: u64 = 1000;
 /// The depth to which groups may nest. The compiler recurses, and 200 overflowed a thread stack of
 /// 2 MiB.
 const DEEPEST: usize = 50;
-/// The number of bytes that a compiled expression may take.
-pub(super) const LARGEST: u64 = 128 << 20;
-/// The approximate number of bytes of a Unicode class: `\p{L}` takes 25,000 and more, others only a
-/// few.
-const OF_UNICODE_CLASS: u64 = 40_000;
-/// The approximate number of bytes of any other atom.
-const OF_ATOM: u64 = 400;
+/// The number of bytes that a compiled expression may take. Compiling takes three times as much
+/// memory for a moment, and 20 ns for each byte: half a second for the largest expression, in a
+/// build without optimizations. `[\p{L}\p{N}_.-]{1,256}` takes 6 MiB, and `\p{L}{0,1000}` 20 MiB.
+pub(super) const LARGEST: u64 = 16 << 20;
+/// The approximate number of bytes of a compiled expression without any atoms.
+const OF_EXPRESSION: u64 = 4_000;
+/// The approximate number of bytes of a literal, in either case and with up to four bytes, or of a
+/// position.
+const OF_LITERAL: u64 = 160;
+/// The approximate number of bytes of a class of ASCII characters.
+const OF_CLASS: u64 = 200;
+/// The approximate number of bytes that each further range of a class takes.
+const OF_RANGE: u64 = 100;
+/// The approximate number of bytes of a class of all characters except a few.
+const OF_OTHERS: u64 = 450;
 
 /// A syntax error, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,11 +55,19 @@ impl fmt::Display for SyntaxError {
     }
 }
 
+/// A Go expression in the syntax of the `regex` crate.
+#[derive(Debug)]
+pub(super) struct Translated {
+    pub(super) expression: String,
+    /// The approximate number of bytes of the compiled expression, at most [`LARGEST`].
+    pub(super) size: u64,
+}
+
 /// Rewrites a Go expression for the `regex` crate.
 ///
 /// # Errors
 /// The error that Go reports for the expression.
-pub(super) fn translate(expression: &str) -> Result<String, SyntaxError> {
+pub(super) fn translate(expression: &str) -> Result<Translated, SyntaxError> {
     let mut reader = Reader {
         whole: expression,
         rest: expression,
@@ -57,9 +79,9 @@ pub(super) fn translate(expression: &str) -> Result<String, SyntaxError> {
     while !reader.rest.is_empty() {
         reader.step()?;
     }
+    reader.group().settle();
     match reader.open.as_slice() {
-        [whole] if whole.size > LARGEST => Err(error("expression too large", "")),
-        [_] => Ok(reader.out),
+        [whole] => Ok(Translated { expression: reader.out, size: whole.size.saturating_add(OF_EXPRESSION) }),
         _ => Err(error("missing closing )", expression)),
     }
 }
@@ -111,16 +133,20 @@ impl<'a> Reader<'a> {
             ')' => self.close_group()?,
             '|' => {
                 self.out.push('|');
-                self.group().settle();
+                let group = self.group();
+                group.settle();
+                // An alternative takes a transition even if it is empty.
+                group.size = group.size.saturating_add(OF_LITERAL);
+                group.check_size()?;
             }
             it @ ('^' | '$' | '.') => {
                 self.out.push(it);
-                self.atom(OF_ATOM);
+                self.atom(if it == '.' { OF_OTHERS } else { OF_LITERAL })?;
             }
             '[' => self.class(begin)?,
             '*' | '+' | '?' => self.repeat(begin, last_repeat, None)?,
             '{' => match counts(begin) {
-                None => self.literal('{'),
+                None => self.literal('{')?,
                 Some((least, most, rest)) => {
                     self.rest = rest;
                     let valid = least.is_some_and(|least| {
@@ -137,7 +163,7 @@ impl<'a> Reader<'a> {
                 }
             },
             '\\' => self.escaped(begin)?,
-            it => self.literal(it),
+            it => self.literal(it)?,
         }
         Ok(())
     }
@@ -159,14 +185,22 @@ impl<'a> Reader<'a> {
         self.open.last_mut().expect("the whole expression is never closed")
     }
 
-    fn atom(&mut self, size: u64) {
-        self.group().settle();
-        self.group().atom = Some(Atom { repeats: 1, size });
+    fn atom(&mut self, size: u64) -> Result<(), SyntaxError> {
+        self.add(Atom { repeats: 1, size })
     }
 
-    fn literal(&mut self, it: char) {
+    /// Adds an atom to the open group. Fails as soon as the group is too large, since the rest of the
+    /// expression may be long.
+    fn add(&mut self, atom: Atom) -> Result<(), SyntaxError> {
+        let group = self.group();
+        group.settle();
+        group.atom = Some(atom);
+        group.check_size()
+    }
+
+    fn literal(&mut self, it: char) -> Result<(), SyntaxError> {
         write_char(&mut self.out, u32::from(it));
-        self.atom(OF_ATOM);
+        self.atom(OF_LITERAL)
     }
 
     fn open_group(&mut self, head: &str) -> Result<(), SyntaxError> {
@@ -185,9 +219,7 @@ impl<'a> Reader<'a> {
         self.group().settle();
         let closed = self.open.pop().unwrap_or_default();
         self.out.push(')');
-        self.group().settle();
-        self.group().atom = Some(Atom { repeats: closed.repeats.max(1), size: closed.size.max(OF_ATOM) });
-        Ok(())
+        self.add(Atom { repeats: closed.repeats.max(1), size: closed.size.max(OF_LITERAL) })
     }
 
     /// Parses a group with a name or with flags: `(?P<name>`, `(?<name>`, `(?i:` or `(?i)`.
@@ -259,6 +291,7 @@ impl<'a> Reader<'a> {
             if most >= 2 && atom.repeats > MOST_REPEATS {
                 return Err(error("invalid repeat count", text));
             }
+            self.group().check_size()?;
         }
         self.out.push_str(text);
         self.last_repeat = Some(begin);
@@ -272,33 +305,34 @@ impl<'a> Reader<'a> {
             Some(it @ ('A' | 'z')) => {
                 self.next_char();
                 let _ = write!(self.out, "\\{it}");
-                self.atom(OF_ATOM);
+                self.atom(OF_LITERAL)?;
             }
             Some(it @ ('b' | 'B')) => {
                 self.next_char();
                 let _ = write!(self.out, "(?-u:\\{it})");
-                self.atom(OF_ATOM);
+                self.atom(OF_LITERAL)?;
             }
             Some('Q') => {
                 let quoted = &behind[1..];
                 let (quoted, rest) = quoted.split_once("\\E").unwrap_or((quoted, ""));
-                quoted.chars().for_each(|it| self.literal(it));
+                for it in quoted.chars() {
+                    self.literal(it)?;
+                }
                 self.rest = rest;
             }
             Some(it @ ('d' | 'D' | 's' | 'S' | 'w' | 'W')) => {
                 self.next_char();
                 self.out.push_str(perl_class(it));
-                self.atom(OF_ATOM);
+                self.atom(if it.is_ascii_uppercase() { OF_OTHERS } else { OF_CLASS })?;
             }
             Some('p' | 'P') => {
-                let class = self.unicode_class(begin)?;
-                self.out.push_str(&class);
-                self.atom(OF_UNICODE_CLASS);
+                let size = self.unicode_class(begin)?;
+                self.atom(size)?;
             }
             _ => {
                 let it = self.escaped_char(begin)?;
                 write_char(&mut self.out, it);
-                self.atom(OF_ATOM);
+                self.atom(OF_LITERAL)?;
             }
         }
         Ok(())
@@ -357,9 +391,8 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Parses `\pL`, `\p{Greek}`, `\P{Lu}` or `\p{^Lu}`. Returns the class in the syntax of the
-    /// crate.
-    fn unicode_class(&mut self, begin: &'a str) -> Result<String, SyntaxError> {
+    /// Parses `\pL`, `\p{Greek}`, `\P{Lu}` or `\p{^Lu}`, and writes the class. Returns its size.
+    fn unicode_class(&mut self, begin: &'a str) -> Result<u64, SyntaxError> {
         let mut negated = self.next_char() == 'P';
         let refuse = |place: &str| error("invalid character class range", place);
         let mut name = match self.rest.strip_prefix('{') {
@@ -378,22 +411,19 @@ impl<'a> Reader<'a> {
         if let Some(positive) = name.strip_prefix('^') {
             (name, negated) = (positive, !negated);
         }
-        let of = |property: &str| {
-            let class = format!("\\{}{{{property}={name}}}", if negated { 'P' } else { 'p' });
-            let known = name.bytes().all(|it| it.is_ascii_alphanumeric() || b"_- ".contains(&it))
-                && regex_syntax::parse(&class).is_ok();
-            known.then_some(class)
-        };
-        of("gc").or_else(|| of("sc")).ok_or_else(|| refuse(self.since(begin)))
+        let found = UnicodeClass::named(name).ok_or_else(|| refuse(self.since(begin)))?;
+        let _ = write!(self.out, "\\{}{{{}={name}}}", if negated { 'P' } else { 'p' }, found.property);
+        Ok(found.size)
     }
 
     /// Parses a class in brackets. The opening bracket is consumed already.
     fn class(&mut self, begin: &'a str) -> Result<(), SyntaxError> {
-        let (mut size, mut is_first) = (OF_ATOM, true);
+        let (mut size, mut is_first) = (OF_CLASS, true);
         self.out.push('[');
         if self.rest.starts_with('^') {
             self.next_char();
             self.out.push('^');
+            size += OF_OTHERS;
         }
         while is_first || !self.rest.starts_with(']') {
             is_first = false;
@@ -408,30 +438,30 @@ impl<'a> Reader<'a> {
                     return Err(error("invalid character class range", self.since(place)));
                 }
                 let _ = write!(self.out, "[:{name}:]");
+                size += if of == name { OF_RANGE } else { OF_OTHERS };
                 continue;
             }
             let perl = place.strip_prefix('\\').and_then(|it| it.chars().next());
             match perl {
                 Some('p' | 'P') => {
                     self.next_char();
-                    let class = self.unicode_class(place)?;
-                    self.out.push_str(&class);
-                    size += OF_UNICODE_CLASS;
+                    size += self.unicode_class(place)?;
                 }
                 Some(it @ ('d' | 'D' | 's' | 'S' | 'w' | 'W')) => {
                     self.rest = &place[2..];
                     self.out.push_str(perl_class(it));
+                    size += if it.is_ascii_uppercase() { OF_OTHERS } else { OF_RANGE };
                 }
                 _ => {
                     self.range(begin, place)?;
-                    size += OF_ATOM / 4;
+                    size += OF_RANGE;
                 }
             }
+            check_size(size)?;
         }
         self.next_char();
         self.out.push(']');
-        self.atom(size);
-        Ok(())
+        self.atom(size)
     }
 
     /// Parses a character of a class, or a range of characters.
@@ -473,6 +503,50 @@ impl Group {
             self.repeats = self.repeats.max(atom.repeats);
             self.size = self.size.saturating_add(atom.size);
         }
+    }
+
+    fn check_size(&self) -> Result<(), SyntaxError> {
+        check_size(self.size.saturating_add(self.atom.map_or(0, |atom| atom.size)))
+    }
+}
+
+fn check_size(size: u64) -> Result<(), SyntaxError> {
+    let fits = size <= LARGEST - OF_EXPRESSION;
+    if fits { Ok(()) } else { Err(error("expression too large", "")) }
+}
+
+/// A Unicode class that the crate knows.
+#[derive(Clone, Copy, Debug)]
+struct UnicodeClass {
+    /// The property that has the name as a value: a general category or a script.
+    property: &'static str,
+    /// The approximate number of bytes of the compiled class.
+    size: u64,
+}
+
+impl UnicodeClass {
+    /// Returns the class of that name.
+    fn named(name: &str) -> Option<Self> {
+        // The crate takes 10 µs to look a class up, and an expression can have one for every third
+        // byte. The number of names without what it ignores is limited, unlike that of spellings.
+        static KNOWN: LazyLock<RwLock<HashMap<String, UnicodeClass>>> = LazyLock::new(RwLock::default);
+        if !name.bytes().all(|it| it.is_ascii_alphanumeric() || b"_- ".contains(&it)) {
+            return None;
+        }
+        let ignored = |it: &char| matches!(it, '_' | '-' | ' ');
+        let name: String = name.chars().filter(|it| !ignored(it)).map(|it| it.to_ascii_lowercase()).collect();
+        if let Some(known) = KNOWN.read().get(&name) {
+            return Some(*known);
+        }
+        let found = ["gc", "sc"].into_iter().find_map(|property| {
+            let class = format!("\\p{{{property}={name}}}");
+            let config = thompson::Config::new().which_captures(thompson::WhichCaptures::None);
+            let nfa = thompson::Compiler::new().configure(config).build(&class).ok()?;
+            // A search needs a third as much again.
+            Some(Self { property, size: nfa.memory_usage() as u64 / 3 * 4 })
+        })?;
+        KNOWN.write().insert(name, found);
+        Some(found)
     }
 }
 
@@ -607,7 +681,8 @@ mod tests {
             (r"^\x{d800}$", "a", false),
             (r"^[\x{0}-\x{10ffff}]$", "漢", true),
         ] {
-            let translated = translate(expression).unwrap_or_else(|it| panic!("{expression}: {it}"));
+            let translated =
+                translate(expression).unwrap_or_else(|it| panic!("{expression}: {it}")).expression;
             let regex = RegexBuilder::new(&translated).size_limit(LARGEST as usize).build();
             let regex = regex.unwrap_or_else(|it| panic!("{expression}: {it}"));
             assert_eq!(regex.is_match(text), expected, "{expression} as {translated} on {text:?}");
@@ -657,12 +732,78 @@ mod tests {
             ("(?P<a b>c)", "invalid named capture: `(?P<a b>`"),
             ("(?P<n", "invalid named capture: `(?P<n`"),
         ] {
-            let refused = translate(expression).map_err(|it| it.to_string());
+            let refused = translate(expression).map(|it| it.expression).map_err(|it| it.to_string());
             assert_eq!(refused, Err(format!("error parsing regexp: {expected}")), "{expression}");
         }
         assert!(translate(&"(".repeat(300)).is_err_and(|it| it.to_string().contains("nests too deeply")));
-        let large = r"[\p{L}\p{N}]{1000}".repeat(30);
-        assert!(translate(&large).is_err_and(|it| it.to_string().contains("expression too large")));
+    }
+
+    #[test]
+    fn expressions_are_rejected_by_their_compiled_size() {
+        for (expression, fits) in [
+            (r"^[\p{L}\p{N}_.-]{1,256}(,[\p{L}\p{N}_.-]{1,256})*$".to_owned(), true),
+            ("a{1000}".repeat(96), true),
+            (".{0,1000}".repeat(20), true),
+            (r"\p{L}{0,500}".to_owned(), true),
+            // The last atom of an expression counted as nothing.
+            (r"\p{L}{0,1000}".to_owned(), false),
+            (r"(\p{L}{0,1000})".to_owned(), false),
+            (r"[\p{L}\p{N}]{1000}x".to_owned(), false),
+            (".{0,1000}".repeat(100), false),
+            // Empty alternatives counted as nothing.
+            (format!("(a{}){{1000}}", "|".repeat(300)), false),
+            (format!("[{}]", r"\p{L}".repeat(2_000)), false),
+        ] {
+            let refused = translate(&expression).map(|it| it.size).map_err(|it| it.to_string());
+            match refused {
+                Ok(size) => assert!(fits && size <= LARGEST, "{expression} takes {size}"),
+                Err(why) => assert!(!fits && why.contains("expression too large"), "{expression}: {why}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_estimated_size_is_about_that_of_the_states() {
+        for expression in [
+            "",
+            "a{1000}",
+            "(?i)k{1000}",
+            "[a-z]{0,1000}",
+            "(?i)[a-z]{1000}",
+            ".{0,1000}",
+            "[^a-z]{0,1000}",
+            r"\W{1000}",
+            r"\x{1f600}{1000}",
+            r"(?i)[é\x{1f600}一\x{10400}]{1000}",
+            r"\pL{0,100}",
+            r"[\P{Lu}\p{Greek}_]{100}",
+            r"(?i)\p{Lu}{100}",
+            "(a|b|cd)*(x?y+){0,100}",
+        ] {
+            let translated = translate(expression).unwrap_or_else(|it| panic!("{expression}: {it}"));
+            let config = thompson::Config::new().which_captures(thompson::WhichCaptures::None);
+            let nfa = thompson::Compiler::new().configure(config).build(&translated.expression);
+            let states = nfa.expect("it is valid").memory_usage() as u64;
+            let size = translated.size;
+            assert!(
+                (states..12 * states + OF_EXPRESSION).contains(&size),
+                "{expression}: {size} for {states}"
+            );
+        }
+    }
+
+    /// Each class was parsed by the crate, and the size was only compared at the end.
+    #[test]
+    fn an_expression_that_is_too_large_is_rejected_before_its_end() {
+        let time = |count: usize| {
+            let expression = r"\p{L u}".repeat(count);
+            let start = cpu_time::ThreadTime::now();
+            assert!(translate(&expression).is_err_and(|it| it.to_string().contains("too large")));
+            start.elapsed().as_secs_f64()
+        };
+        time(10_000);
+        let (small, large) = (time(10_000), time(100_000));
+        assert!(large < 5.0 * small.max(0.002), "{small} s and {large} s");
     }
 
     proptest! {
@@ -673,7 +814,7 @@ mod tests {
             expression in r"(\\[dDsSwWbBAzpQExnt01a_.]|\[|\]|\[:alpha:\]|\(|\)|\(\?i\)|\(\?:|[ab.^$|*+?{},12-]|é){0,12}",
             text in "[ab1é ]{0,6}",
         ) {
-            if let Ok(translated) = translate(&expression) {
+            if let Ok(Translated { expression: translated, .. }) = translate(&expression) {
                 let regex = Regex::new(&translated);
                 prop_assert!(regex.is_ok(), "{} as {}: {:?}", expression, translated, regex);
                 let plain = expression.chars().all(|it| "ab1.^$|()*+?".contains(it)).then(|| Regex::new(&expression));

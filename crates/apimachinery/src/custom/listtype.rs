@@ -50,7 +50,7 @@ fn keyed(items: &[Value], keys: &[String], path: &ValuePath<'_>, problems: &mut 
         return;
     }
     let key_of = |item: &Value| {
-        let found = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+        let found = keys.iter().filter_map(|key| item.get(key).map(|value| (key.clone(), value.clone())));
         Value::Object(found.collect::<Object<String, Value>>())
     };
     let found: Vec<Value> = items.iter().map(key_of).collect();

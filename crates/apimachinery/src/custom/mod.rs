@@ -36,6 +36,7 @@ mod structural_rules;
 mod openapi;
 mod default_checks;
 mod internal;
+mod pattern_checks;
 mod version_checks;
 pub mod check;
 pub mod object;

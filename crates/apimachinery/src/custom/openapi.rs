@@ -18,6 +18,11 @@ const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "st
 /// of them are looked up in every item.
 const MAX_KEYS: usize = 64;
 
+/// The number of bytes that the names of these keys may have together. kube-apiserver has no limit.
+/// Names that an item does not have are looked up among the defaults, which takes as long as they
+/// are.
+const MAX_KEY_BYTES: usize = 2048;
+
 /// Returns the problems of a schema, from the root down.
 pub(crate) fn problems(schema: &Value, path: &str) -> FieldErrors {
     let mut walker = Walker { problems: FieldErrors::new() };
@@ -224,6 +229,13 @@ impl Walker {
                 .push_with(|| FieldError::with_value(field, FieldErrorKind::TooMany, count, &detail));
             return;
         }
+        if keys.iter().filter_map(Value::as_str).map(str::len).sum::<usize>() > MAX_KEY_BYTES {
+            let field = path.keyword("x-kubernetes-list-map-keys");
+            let detail =
+                format!("may not be more than {MAX_KEY_BYTES} bytes together (a limit of this server)");
+            self.problems.push_with(|| FieldError::new(field, FieldErrorKind::TooLong, &detail));
+            return;
+        }
         self.keys_name_scalars(schema, items, path);
     }
 
@@ -288,9 +300,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_at_most_64_keys() {
-        let found = |count: usize| {
-            let names: Vec<String> = (0..count).map(|it| format!("k{it}")).collect();
+    fn the_keys_of_a_list_are_limited_in_number_and_size() {
+        let found = |count: usize, size: usize| {
+            let names: Vec<String> = (0..count).map(|it| format!("k{it:0>0$}", size - 1)).collect();
             let properties: serde_json::Map<String, Value> =
                 names.iter().map(|it| (it.clone(), json!({ "type": "string" }))).collect();
             let items = json!({ "type": "object", "required": names, "properties": properties });
@@ -298,9 +310,12 @@ mod tests {
                 "x-kubernetes-list-map-keys": names, "items": items });
             problems(&schema, "s").into_iter().map(|it| format!("{}: {}", it.field, it.message))
         };
-        assert_eq!(found(64).count(), 0);
+        assert_eq!(found(64, 32).count(), 0);
         let expected =
             "s.x-kubernetes-list-map-keys: Too many: 65: must have at most 64 items (a limit of this server)";
-        assert_eq!(found(65).collect::<Vec<_>>(), [expected]);
+        assert_eq!(found(65, 3).collect::<Vec<_>>(), [expected]);
+        let expected = "s.x-kubernetes-list-map-keys: Too long: may not be more than 2048 bytes together (a limit of \
+                        this server)";
+        assert_eq!(found(64, 33).collect::<Vec<_>>(), [expected]);
     }
 }

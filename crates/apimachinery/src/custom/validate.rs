@@ -38,7 +38,9 @@ const FREE_CHECKS: usize = 200_000;
 /// checked once; with them, once for each alternative.
 const CHECKS_PER_PART: usize = 100;
 
-/// The number of steps of a regular expression that take as long as one check.
+/// The number of steps of a regular expression that take as long as one check. The patterns of one
+/// definition take at most 131,072 checks to compile, less than [`FREE_CHECKS`], so the first object
+/// that needs them can afford that.
 const STEPS_PER_CHECK: usize = 8;
 
 /// The number of required fields whose search takes as long as one check.

@@ -104,17 +104,18 @@ pub(crate) fn check_selectable(version: &Value, path: &str, problems: &mut Field
             problems.push(FieldError::new(field, FieldErrorKind::Required, ""));
             continue;
         }
-        let mut parts = json_path.trim_start_matches('.').split('.');
-        let found = parts.try_fold(&schema, |schema, part| schema.properties.get(part));
-        let Some(found) = found.filter(|_| json_path.starts_with('.') && !json_path.contains('[')) else {
-            let why = path_fault(json_path);
-            problems.push(invalid(&field, &quoted(json_path), &format!("is an invalid path: {why}")));
-            continue;
+        let found = match field_schema(json_path, &schema) {
+            Ok(found) => found,
+            Err(why) => {
+                problems.push(invalid(&field, &quoted(json_path), &format!("is an invalid path: {why}")));
+                continue;
+            }
         };
         if json_path.starts_with(".metadata.") || json_path == ".metadata" {
             problems.push(invalid(&field, &quoted(json_path), "must not point to fields in metadata"));
         }
-        if !matches!(found.kind.map(|kind| kind.name()), Some("string" | "boolean" | "integer")) {
+        let kind = found.and_then(|found| found.kind);
+        if !matches!(kind.map(|kind| kind.name()), Some("string" | "boolean" | "integer")) {
             let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
                           formats are allowed.";
             problems.push(invalid(&field, &quoted(json_path), detail));
@@ -133,14 +134,49 @@ pub(crate) fn check_selectable(version: &Value, path: &str, problems: &mut Field
     }
 }
 
-/// Returns the reason why a path does not name a selectable field.
-fn path_fault(path: &str) -> String {
-    let word = path.split(|ch: char| !ch.is_ascii_alphanumeric() && ch != '_').next().unwrap_or_default();
-    match path.find(['.', '[']) {
-        Some(0) if !path.contains('[') => "does not refer to a valid field".to_owned(),
-        Some(0) => "array notation is not allowed".to_owned(),
-        _ => format!("expected [ or . but got: {word}"),
+/// Returns the schema of the field that a path names; `None` for an entry of an object that may have
+/// any. `ValidFieldPath` without array notation, in k8s.io/apiextensions-apiserver v0.36.4
+/// pkg/apiserver/schema/cel/validation.go.
+///
+/// # Errors
+/// The reason why the path does not name a field.
+fn field_schema<'a>(path: &str, root: &'a Structural) -> Result<Option<&'a Structural>, String> {
+    const UNKNOWN: &str = "does not refer to a valid field";
+    let (mut schema, mut rest) = (Some(root), path);
+    while !rest.is_empty() {
+        match next_token(&mut rest) {
+            "[" => return Err("array notation is not allowed".to_owned()),
+            "." if rest.is_empty() => return Err("unexpected end of JSON path".to_owned()),
+            "." => {
+                let name = next_token(&mut rest);
+                // kube-apiserver panics below an object that may have any entries.
+                let outer = schema.ok_or(UNKNOWN)?;
+                schema = match &outer.additional {
+                    Some(_) if outer.properties.is_empty() => outer.additional_schema(),
+                    _ => Some(outer.properties.get(name).ok_or(UNKNOWN)?),
+                };
+            }
+            other => return Err(format!("expected [ or . but got: {other}")),
+        }
     }
+    Ok(schema)
+}
+
+/// Removes the first token of a path that is not empty: a delimiter, or the text up to the next one.
+/// A text in single quotes contains delimiters.
+fn next_token<'a>(rest: &mut &'a str) -> &'a str {
+    let is_delimiter = |it: char| matches!(it, '.' | '[' | ']');
+    let end = if rest.starts_with('\'') {
+        let closing = rest.match_indices('\'').skip(1).find(|(at, _)| !rest[..*at].ends_with('\\'));
+        closing.map(|(at, _)| at + 1)
+    } else if rest.starts_with(is_delimiter) {
+        Some(1)
+    } else {
+        rest.find(is_delimiter)
+    };
+    let (token, behind) = rest.split_at(end.unwrap_or(rest.len()));
+    *rest = behind;
+    token
 }
 
 /// Checks the conversion between versions.
@@ -213,6 +249,46 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// Any number of leading dots was ignored, so one field could be listed any number of times.
+    #[test]
+    fn each_selectable_field_has_one_path() {
+        let found = |paths: &[&str]| {
+            let schema = json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": {
+                "a": { "type": "string" }, "any": { "type": "object", "additionalProperties": true },
+                "labels": { "type": "object", "additionalProperties": { "type": "string" } } } } } });
+            let fields: Vec<Value> = paths.iter().map(|it| json!({ "jsonPath": it })).collect();
+            let version = json!({ "schema": { "openAPIV3Schema": schema }, "selectableFields": fields });
+            let mut problems = FieldErrors::new();
+            check_selectable(&version, "f", &mut problems);
+            problems.into_iter().map(|it| format!("{}: {}", it.field, it.message)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&[".spec.a", ".spec.labels.x", ".spec.labels.y"]), [""; 0]);
+        let twice = found(&[".spec.a", ".spec.a"]);
+        assert_eq!(twice, [r#"f[1].jsonPath: Duplicate value: ".spec.a""#]);
+        let unknown = "does not refer to a valid field";
+        for (path, why) in [
+            ("..spec.a", unknown),
+            ("...spec.a", unknown),
+            (".spec..a", unknown),
+            (".spec.b", unknown),
+            (".spec.'a.b'", unknown),
+            (".spec.any.a.b", unknown),
+            (".spec.a.b", unknown),
+            (".spec.a.", "unexpected end of JSON path"),
+            (".", "unexpected end of JSON path"),
+            (".spec['a']", "array notation is not allowed"),
+            (".spec.a]", "expected [ or . but got: ]"),
+            ("spec.a", "expected [ or . but got: spec"),
+            ("a-b.c", "expected [ or . but got: a-b"),
+        ] {
+            let expected = format!("f[0].jsonPath: Invalid value: {path:?}: is an invalid path: {why}");
+            assert_eq!(found(&[path]), [expected], "{path}");
+        }
+        let expected = "f[0].jsonPath: Invalid value: \".spec.any.a\": must point to a field of type string, boolean \
+                        or integer. Enum string fields and strings with formats are allowed.";
+        assert_eq!(found(&[".spec.any.a"]), [expected]);
+    }
 
     #[test]
     fn a_version_has_at_most_256_columns() {

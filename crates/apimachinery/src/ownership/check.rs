@@ -107,7 +107,7 @@ impl Walk<'_> {
     }
 
     fn visit_items(&mut self, list: &Items, items: &[Value]) {
-        let keyed = list.topology != Topology::Atomic;
+        let keyed = *list.topology() != Topology::Atomic;
         // The indexes of an atomic list cannot repeat.
         let refuse_duplicates = keyed && self.duplicates == Duplicates::Refused;
         let mut seen = std::collections::BTreeSet::new();
@@ -132,7 +132,7 @@ impl Walk<'_> {
                 self.report(format_args!("duplicate entries for key {element}"));
             }
             self.path.0.push(element);
-            self.visit(item, &list.schema);
+            self.visit(item, list.schema());
             self.path.0.pop();
         }
     }
@@ -258,5 +258,47 @@ fn exact(value: &Value, shown: &mut String) {
             shown.push('}');
         }
         other => shown.push_str(&other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::{List, Map, NoDefinitions};
+
+    /// Returns the time to check equal lists with these keys.
+    fn time(keys: Vec<String>, lists: usize, list: &Value) -> (f64, Result<(), SchemaErrors>) {
+        let value = Schema::List(Arc::new(List { item: Schema::Any, topology: Topology::Map(keys) }));
+        let schema = Schema::Map(Arc::new(Map { value, atomic: false }));
+        let object = Value::Object((0..lists).map(|it| (it.to_string(), list.clone())).collect());
+        let start = cpu_time::ThreadTime::now();
+        let found = check(&object, &schema, &NoDefinitions, Duplicates::Refused);
+        (start.elapsed().as_secs_f64(), found)
+    }
+
+    /// The names of all keys were formatted for each list, even if no more errors were reported.
+    #[test]
+    fn errors_that_are_not_reported_are_not_formatted() {
+        let without_key = json!([{}]);
+        let (small, _) = time(vec!["k".repeat(100_000)], 50, &without_key);
+        let (large, found) = time(vec!["k".repeat(100_000)], 2_000, &without_key);
+        let found = found.expect_err("the items have no key").to_string();
+        assert!(found.ends_with("1989 more errors are not shown"), "{}", &found[found.len() - 100..]);
+        assert!(large < 5.0 * small.max(0.002), "{small} s and {large} s");
+    }
+
+    /// The names of all keys were copied for each list.
+    #[test]
+    fn a_list_costs_nothing_for_the_names_of_its_keys() {
+        let time = |size: usize| {
+            let keys = (0..20).map(|it| it.to_string().repeat(size)).collect();
+            time(keys, 2_000, &json!([])).0
+        };
+        let (short, long) = (time(1), time(50_000));
+        assert!(long < 5.0 * short.max(0.002), "{short} s with short names, {long} s with long ones");
     }
 }

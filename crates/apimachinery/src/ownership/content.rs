@@ -115,7 +115,7 @@ fn of_list<'a>(list: &Items, items: &'a [Value], definitions: &dyn Definitions) 
                 PartValue::Several(all) => all.push(item),
             },
             None => {
-                let schema = list.schema.clone();
+                let schema = list.schema().clone();
                 parts.push(Part { element, schema, named: false, held: PartValue::One(item) });
             }
         }

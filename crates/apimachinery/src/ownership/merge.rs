@@ -77,7 +77,7 @@ fn merge_items(list: &Items, base: &[Value], over: &[Value], definitions: &dyn D
             }
         }
         merged.push(match in_base.get(element) {
-            Some(Some(under)) => merge(under, item, &list.schema, definitions),
+            Some(Some(under)) => merge(under, item, list.schema(), definitions),
             Some(None) | None => (*item).clone(),
         });
         rest.next_if(|(it, _)| it == element);

@@ -99,9 +99,9 @@ pub(super) fn only(value: &Value, set: &FieldSet, schema: &Schema, definitions: 
         let (_, below) = set.at(element)?;
         let mut left = only(value, below, inner, definitions);
         if let (Shape::List(list), Some(item), Some(left)) = (&shape, value.as_object(), left.as_object_mut())
-            && let Topology::Map(keys) = &list.topology
+            && let Topology::Map(keys) = list.topology()
         {
-            let keys = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+            let keys = keys.iter().filter_map(|key| item.get(key).map(|value| (key.clone(), value.clone())));
             left.extend(keys);
         }
         Some(left)
@@ -120,7 +120,7 @@ fn filtered(
         (shape, value) if shape.is_atomic() => value.clone(),
         (Shape::List(list), Value::Array(items)) => {
             let kept = items.iter().filter_map(|item| match list.element(item, definitions) {
-                Ok(element) => keep(&element, item, &list.schema),
+                Ok(element) => keep(&element, item, list.schema()),
                 Err(_) => Some(item.clone()),
             });
             Value::Array(kept.collect())

@@ -64,7 +64,7 @@ fn within(shape: &Shape, element: &Element) -> Option<Schema> {
     let inner = match (shape, element) {
         (Shape::Object { members: Members::Every(Schema::Any), .. }, _) => None,
         (Shape::Object { members, .. }, Element::Field(name)) => members.schema(name),
-        (Shape::List(list), _) => Some(list.schema.clone()),
+        (Shape::List(list), _) => Some(list.schema().clone()),
         _ => None,
     };
     inner.filter(|inner| !matches!(inner, Schema::Any))

@@ -198,23 +198,23 @@ impl Decoder<'_> {
 
 /// Converts messages whose JSON form differs from that of their fields, by the last part of their
 /// name.
-fn json_form(name: &str, fields: Map<String, Value>) -> Value {
+fn json_form(name: &str, mut fields: Map<String, Value>) -> Value {
     let whole = |key: &str| fields.get(key).and_then(Value::as_i64).unwrap_or(0);
-    let take = |key: &str| fields.get(key).cloned();
     match name {
         "Time" => time(whole("seconds"), 0, "%Y-%m-%dT%H:%M:%SZ"),
         "MicroTime" => time(whole("seconds"), whole("nanos"), "%Y-%m-%dT%H:%M:%S%.6fZ"),
         "Duration" => duration(whole("duration")).into(),
-        "Quantity" => match take("string") {
+        "Quantity" => match fields.remove("string") {
             Some(Value::String(text)) if !text.is_empty() => text.into(),
             _ => "0".into(),
         },
         "IntOrString" if whole("type") == 0 => whole("intVal").into(),
-        "IntOrString" => take("strVal").unwrap_or_else(|| "".into()),
-        "Verbs" | "ExtraValue" => take("items").unwrap_or_else(|| Value::Array(Vec::new())),
+        "IntOrString" => fields.remove("strVal").unwrap_or_else(|| "".into()),
+        "Verbs" | "ExtraValue" => fields.remove("items").unwrap_or_else(|| Value::Array(Vec::new())),
         "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray" => {
-            let chosen = take("schema").or_else(|| take("jSONSchemas")).or_else(|| take("property"));
-            chosen.or_else(|| take("allows")).unwrap_or(Value::Null)
+            // Moved, not copied: each level of a schema is inside of one of these.
+            let forms = ["schema", "jSONSchemas", "property", "allows"];
+            forms.iter().find_map(|form| fields.remove(*form)).unwrap_or(Value::Null)
         }
         _ => Value::Object(fields),
     }

@@ -104,11 +104,28 @@ fn selectable_fields_have_values_as_text() {
                                                 {"jsonPath": ".spec.none.at.all"}]}),
     );
     let object = json!({"spec": {"on": true, "line": "blue", "n": 3}});
-    let expected = [("spec.on", "true"), ("spec.line", "blue"), ("spec.n", "3"), ("spec.none.at.all", "")];
-    assert_eq!(
-        kind.versions[0].field_values(&object),
-        expected.map(|(name, value)| (name, value.to_owned()))
-    );
+    let expected = [("spec.on", "true"), ("spec.line", "blue"), ("spec.n", "3")];
+    assert_eq!(kind.field_values(&object), expected.map(|(name, value)| (name.into(), value.to_owned())));
+}
+
+/// All versions returned all of their fields: 2,048 copies of a text, or a structure once for each
+/// level that another version has a field in.
+#[test]
+fn a_field_that_several_versions_select_has_one_value() {
+    let version = |name: &str, paths: &[&str]| {
+        let fields: Vec<Value> = paths.iter().map(|it| json!({ "jsonPath": it })).collect();
+        json!({"name": name, "served": true, "storage": name == "v1", "selectableFields": fields,
+               "schema": {"openAPIV3Schema": {"type": "object"}}})
+    };
+    let versions = [
+        version("v1", &[".spec.a", ".spec.empty"]),
+        version("v2", &[".spec.a", ".spec.b"]),
+        version("v3", &[".spec.b.c", ".spec.a"]),
+    ];
+    let kind = CustomKind::read(&json!({"spec": {"versions": versions}}));
+    let object = json!({"spec": {"a": "x", "b": {"c": "y"}, "empty": ""}});
+    let expected = [("spec.a", "x"), ("spec.b.c", "y")];
+    assert_eq!(kind.field_values(&object), expected.map(|(name, value)| (name.into(), value.to_owned())));
 }
 
 fn engine() -> (Value, ScalePaths) {

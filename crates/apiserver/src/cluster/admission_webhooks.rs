@@ -13,13 +13,15 @@
 //! requests that its conditions would exclude, but no request bypasses it. The client that stores
 //! such a configuration gets a warning.
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use dogwatch_core::Gvk;
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
+use super::conversion::size;
 use super::decode::{AFTER_MUTATION, check_type, dedup_owner_references, settle};
 use super::selector::selects;
 use super::write::Write;
@@ -30,7 +32,7 @@ use crate::kinds::json_access::{at, items, number, text};
 use crate::patch::{Patch, PatchKind};
 use crate::registry::Kind;
 use crate::store::CollectionName;
-use crate::webhook::review::{self, Purpose, Verdict};
+use crate::webhook::review::{self, Purpose, ReviewRequest, Verdict};
 use crate::webhook::rules::{self, Subject};
 use crate::webhook::{call, target::Target};
 
@@ -41,6 +43,13 @@ static VALIDATING: LazyLock<CollectionName> =
     LazyLock::new(|| format!("{GROUP}/validatingwebhookconfigurations").into());
 /// The default of `timeoutSeconds`.
 const DEFAULT_TIMEOUT_SECONDS: i64 = 10;
+/// The approximate number of bytes of the reviews that one write sends at the same time. Each is a
+/// copy of the object, and a cluster may have hundreds of webhooks.
+const REVIEWS_IN_MEMORY: usize = 16 * 1024 * 1024;
+/// The numbers of reviews that one write sends at the same time: at least, however large they are,
+/// and at most, however small.
+const LEAST_CALLS: usize = 4;
+const MOST_CALLS: usize = 256;
 
 /// The attributes of a write that webhooks review.
 #[derive(Debug)]
@@ -62,10 +71,11 @@ struct MatchedWebhook {
     kind: Option<Arc<Kind>>,
 }
 
-/// The objects of a write in the version of a webhook.
-struct SeenObjects {
-    object: Option<Value>,
-    old: Option<Value>,
+/// The objects of a write in the version of a webhook. They are those of the write unless they had
+/// to be converted.
+struct SeenObjects<'a> {
+    object: Option<Cow<'a, Value>>,
+    old: Option<Cow<'a, Value>>,
 }
 
 impl<'a> AdmissionAttributes<'a> {
@@ -134,9 +144,15 @@ impl<'a> AdmissionAttributes<'a> {
     }
 
     /// Returns the `request` of a review, for a webhook that sees the objects as `kind`.
-    fn request(&self, uid: &str, kind: &Kind, seen: &SeenObjects) -> Value {
+    fn request<'s>(&self, uid: &str, kind: &Kind, seen: &'s SeenObjects<'_>) -> ReviewRequest<'s> {
+        let (object, old_object) = (seen.object.as_deref(), seen.old.as_deref());
+        ReviewRequest { attributes: self.attributes(uid, kind, object), object, old_object }
+    }
+
+    /// Returns the fields of a request other than its objects.
+    fn attributes(&self, uid: &str, kind: &Kind, object: Option<&Value>) -> Value {
         let (gvk, plain) = (self.gvk(kind), self.gvk(self.place.kind));
-        let mut request = json!({
+        let mut attributes = json!({
             "uid": uid,
             "kind": { "group": gvk.group, "version": gvk.version, "kind": gvk.kind },
             "resource": resource(kind),
@@ -144,13 +160,10 @@ impl<'a> AdmissionAttributes<'a> {
             "requestResource": resource(self.place.kind),
             "operation": self.operation,
             "userInfo": self.writer.user.info(),
-            "object": seen.object,
-            "oldObject": seen.old,
             "dryRun": self.writer.dry_run,
             "options": self.options(),
         });
-        let (name, namespace) =
-            (self.name(seen.object.as_ref()), self.place.namespace.unwrap_or_default().to_owned());
+        let (name, namespace) = (self.name(object), self.place.namespace.unwrap_or_default().to_owned());
         let part = self.place.part.to_owned();
         for (field, value) in [
             ("name", name),
@@ -159,10 +172,10 @@ impl<'a> AdmissionAttributes<'a> {
             ("requestSubResource", part),
         ] {
             if !value.is_empty() {
-                request[field] = value.into();
+                attributes[field] = value.into();
             }
         }
-        request
+        attributes
     }
 
     /// Returns true if the written object has another form in the version of `kind`. The objects of
@@ -209,15 +222,23 @@ impl Cluster {
         object: &mut Option<Value>,
     ) -> Result<Vec<String>, ApiError> {
         let mut warnings = Vec::new();
-        let mut left: Vec<(MatchedWebhook, Option<Value>)> = Vec::new();
+        let mut changes = 0_usize;
+        // The webhooks that may be called again, with the number of changes up to their call.
+        let mut called = Vec::new();
         for hook in self.hooks(&MUTATING, asked) {
-            warnings.extend(self.mutate_by(&hook, asked, object).await?);
-            left.push((hook, object.clone()));
+            let changed = self.mutate_by(&hook, asked, object, &mut warnings).await?;
+            changes = changes.saturating_add(usize::from(changed));
+            if text(&hook.webhook, "/reinvocationPolicy") == "IfNeeded" {
+                called.push((hook, changes));
+            }
         }
-        // `reinvocationPolicy: IfNeeded`: called again if later webhooks have changed the object.
-        for (hook, seen) in left {
-            if text(&hook.webhook, "/reinvocationPolicy") == "IfNeeded" && *object != seen {
-                warnings.extend(self.mutate_by(&hook, asked, object).await?);
+        // Called again if later webhooks have changed the object, also if the changes cancel out
+        // (k8s.io/apiserver v0.36.4 pkg/admission/plugin/webhook/mutating/reinvocationcontext.go).
+        // Changes are counted, since comparing would take a copy of the object for each webhook.
+        for (hook, seen) in called {
+            if changes > seen {
+                let changed = self.mutate_by(&hook, asked, object, &mut warnings).await?;
+                changes = changes.saturating_add(usize::from(changed));
             }
         }
         Ok(warnings)
@@ -234,12 +255,22 @@ impl Cluster {
         object: Option<&Value>,
     ) -> Result<Vec<String>, ApiError> {
         let hooks = self.hooks(&VALIDATING, asked);
-        let verdicts = join_all(hooks.iter().map(|it| self.ask(it, asked, object, Purpose::Validate))).await;
-        let mut warnings = Vec::new();
-        for verdict in verdicts {
-            warnings.extend(verdict?.map(|(it, _)| it.warnings).unwrap_or_default());
+        if hooks.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(warnings)
+        let review = [object, asked.old].into_iter().flatten().map(size).fold(1, usize::saturating_add);
+        let at_a_time = REVIEWS_IN_MEMORY.checked_div(review).unwrap_or(1).clamp(LEAST_CALLS, MOST_CALLS);
+        let call = |(index, hook)| async move {
+            let verdict = self.ask(hook, asked, object, Purpose::Validate).await;
+            (index, verdict.map(|it| it.map(|(verdict, _)| verdict.warnings).unwrap_or_default()))
+        };
+        let calls: Vec<_> = hooks.iter().enumerate().map(call).collect();
+        // Unordered, so that a webhook that does not respond delays no others; the first error in the
+        // order of the webhooks counts.
+        let mut verdicts: Vec<_> = stream::iter(calls).buffer_unordered(at_a_time).collect().await;
+        verdicts.sort_by_key(|(index, _)| *index);
+        let verdicts: Result<Vec<_>, _> = verdicts.into_iter().map(|(_, verdict)| verdict).collect();
+        Ok(verdicts?.concat())
     }
 
     /// Returns true if any webhooks are configured.
@@ -316,44 +347,48 @@ impl Cluster {
         Some(labels(&namespace.to_value()))
     }
 
+    /// Calls one mutating webhook and applies its patch. Returns true if that changed the object.
     async fn mutate_by(
         &self,
         hook: &MatchedWebhook,
         asked: &AdmissionAttributes<'_>,
         object: &mut Option<Value>,
-    ) -> Result<Vec<String>, ApiError> {
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, ApiError> {
         let Some((verdict, seen)) = self.ask(hook, asked, object.as_ref(), Purpose::Mutate).await? else {
-            return Ok(Vec::new());
+            return Ok(false);
         };
+        warnings.extend(verdict.warnings);
         let is_empty = |it: &[u8]| serde_json::from_slice::<Vec<Value>>(it).is_ok_and(|it| it.is_empty());
-        if let Some(patch) = verdict.patch.filter(|it| !is_empty(it)) {
-            let Some(before) = seen.object else {
-                let name = text(&hook.webhook, "/name");
-                return Err(review::broken(&format!(
-                    "admission webhook {name:?} attempted to modify the object, which is not supported for this operation"
-                )));
-            };
-            let plain = asked.place.kind;
-            let kind = hook.kind.as_deref().unwrap_or(plain);
-            let patched = patched(kind, asked, &before, &patch).map_err(|why| review::broken(&why))?;
-            *object = Some(if asked.differs_in(kind) {
-                self.convert_between(kind, plain, &patched).await?
-            } else {
-                patched
-            });
-        }
-        Ok(verdict.warnings)
+        let Some(patch) = verdict.patch.filter(|it| !is_empty(it)) else { return Ok(false) };
+        let Some(before) = seen.object else {
+            let name = text(&hook.webhook, "/name");
+            return Err(review::broken(&format!(
+                "admission webhook {name:?} attempted to modify the object, which is not supported for this operation"
+            )));
+        };
+        let plain = asked.place.kind;
+        let kind = hook.kind.as_deref().unwrap_or(plain);
+        let patched = patched(kind, asked, &before, &patch).map_err(|why| review::broken(&why))?;
+        let changed = patched != *before;
+        drop(before);
+        *object = Some(if asked.differs_in(kind) {
+            self.convert_between(kind, plain, &patched).await?
+        } else {
+            patched
+        });
+        Ok(changed)
     }
 
     /// Calls one webhook. Returns its verdict with the objects that it has seen, or `None` if its
     /// selectors do not match, or if it does not respond and has `failurePolicy: Ignore`.
-    async fn ask(
+    async fn ask<'a>(
         &self,
         hook: &MatchedWebhook,
-        asked: &AdmissionAttributes<'_>,
-        object: Option<&Value>,
+        asked: &'a AdmissionAttributes<'_>,
+        object: Option<&'a Value>,
         purpose: Purpose,
-    ) -> Result<Option<(Verdict, SeenObjects)>, ApiError> {
+    ) -> Result<Option<(Verdict, SeenObjects<'a>)>, ApiError> {
         let (webhook, name) = (&hook.webhook, text(&hook.webhook, "/name"));
         if !self.selected(webhook, asked, object) {
             return Ok(None);
@@ -382,17 +417,17 @@ impl Cluster {
     }
 
     /// Converts an object of the request to the version in which a webhook sees it.
-    async fn seen_by(
+    async fn seen_by<'a>(
         &self,
         kind: &Kind,
         asked: &AdmissionAttributes<'_>,
-        object: Option<&Value>,
-    ) -> Result<Option<Value>, ApiError> {
+        object: Option<&'a Value>,
+    ) -> Result<Option<Cow<'a, Value>>, ApiError> {
         match object {
             Some(object) if asked.differs_in(kind) => {
-                self.convert_between(asked.place.kind, kind, object).await.map(Some)
+                Ok(Some(Cow::Owned(self.convert_between(asked.place.kind, kind, object).await?)))
             }
-            same => Ok(same.cloned()),
+            same => Ok(same.map(Cow::Borrowed)),
         }
     }
 
@@ -400,7 +435,7 @@ impl Cluster {
         &self,
         hook: &MatchedWebhook,
         asked: &AdmissionAttributes<'_>,
-        seen: &SeenObjects,
+        seen: &SeenObjects<'_>,
         purpose: Purpose,
     ) -> Result<Verdict, String> {
         let webhook = &hook.webhook;
@@ -408,11 +443,11 @@ impl Cluster {
             .ok_or_else(|| "no admissionReviewVersions that this server knows".to_owned())?;
         let uid = self.source.uid();
         let kind = hook.kind.as_deref().unwrap_or(asked.place.kind);
-        let question = review::question(version, &asked.request(&uid, kind, seen));
         let target = self.target(at(webhook, "/clientConfig").unwrap_or(&Value::Null))?;
+        let question = review::question(version, &asked.request(&uid, kind, seen));
         let seconds = number(webhook, "/timeoutSeconds").unwrap_or(DEFAULT_TIMEOUT_SECONDS).clamp(1, 30);
         let limit = Duration::from_secs(seconds.unsigned_abs());
-        let answer = call::post(&self.webhooks, &target, &question, limit).await?;
+        let answer = call::post(&self.webhooks, &target, question, limit).await?;
         review::read(&answer, version, &uid, purpose)
     }
 

@@ -2,16 +2,25 @@
 
 use std::sync::Arc;
 
+use dogwatch_core::Reason;
 use serde_json::Value;
 
 use super::WriteOutcome;
+use super::object_fields::metadata_mut;
 use super::preconditions::check_key;
-use super::write::{Base, Write};
+use super::write::{Base, Owning, Write};
 use crate::ApiError;
 use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::{at, items, number, text};
 use crate::registry::Kind;
-use crate::store::Expect;
+use crate::store::{Draft, Expect};
+
+/// The maximum size of an object as JSON, in bytes: twice that of a request body, which leaves as
+/// much room for `managedFields`. Without it, patches could let an object grow until one change of
+/// it exceeds the log, and every change ends all watches.
+///
+/// kube-apiserver leaves this to etcd, which rejects 1.5 MiB by default.
+const LARGEST_OBJECT: usize = 6 * 1024 * 1024;
 
 /// The outcome of an attempt to store a change.
 #[derive(Debug)]
@@ -26,13 +35,13 @@ impl Write<'_> {
     /// Stores a new object.
     ///
     /// # Errors
-    /// 409 if there is an object of its name.
-    pub(super) async fn commit_new(self) -> Result<WriteOutcome, ApiError> {
+    /// 409 if there is an object of its name; 413 if it is too large.
+    pub(super) async fn commit_new(mut self) -> Result<WriteOutcome, ApiError> {
         let (cluster, place, kind) = (self.cluster, self.place, self.place.kind);
-        let name = text(&self.new, "/metadata/name");
-        let key = place.key_of(name)?;
+        let name = text(&self.new, "/metadata/name").to_owned();
+        let key = place.key_of(&name)?;
         let exists = |current: &Value| {
-            let mut refusal = ApiError::already_exists(&kind.def.group, &kind.def.plural, name);
+            let mut refusal = ApiError::already_exists(&kind.def.group, &kind.def.plural, &name);
             if at(current, "/metadata/deletionTimestamp").is_some() {
                 refusal.0.message = format!("object is being deleted: {}", refusal.0.message);
             }
@@ -44,12 +53,12 @@ impl Write<'_> {
             }
             return Ok(self.outcome(|new| WriteOutcome::value(new, true)));
         }
-        let draft = cluster.draft(kind, &self.new).await?;
+        let draft = self.draft_within_limit().await?;
         cluster.check_defined(kind)?;
         // Webhooks may have taken their time: the definition or the namespace may be gone since the
         // first checks, and nothing would delete an object in them.
-        cluster.check_accepts_new(kind, name)?;
-        cluster.admit_to_namespace(place, name)?;
+        cluster.check_accepts_new(kind, &name)?;
+        cluster.admit_to_namespace(place, &name)?;
         check_key(&draft, &key)?;
         match cluster.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {
@@ -64,14 +73,17 @@ impl Write<'_> {
     /// is equal to the stored one is not stored again.
     ///
     /// # Errors
-    /// 404 if the definition of a custom object is gone.
-    pub(super) async fn commit_change(self, base: Base<'_>) -> Result<Attempt, ApiError> {
+    /// 404 if the definition of a custom object is gone; 413 if the object grows and is too large.
+    pub(super) async fn commit_change(mut self, base: Base<'_>) -> Result<Attempt, ApiError> {
         let (cluster, kind) = (self.cluster, self.place.kind);
-        let draft = cluster.draft(kind, &self.new).await?;
-        cluster.check_defined(kind)?;
-        check_key(&draft, base.stored.key())?;
         // The last finalizer is gone, or the grace period is over.
         let is_removed = is_to_be_removed(kind, &self.new);
+        let draft = match is_removed {
+            true => cluster.draft(kind, &self.new).await?,
+            false => self.draft_within_limit().await?,
+        };
+        cluster.check_defined(kind)?;
+        check_key(&draft, base.stored.key())?;
         if draft.says_what(base.stored) && !is_removed {
             return Ok(Attempt::Done(self.outcome(|_| WriteOutcome::stored(Arc::clone(base.stored), false))));
         }
@@ -91,6 +103,34 @@ impl Write<'_> {
             true => WriteOutcome::value(new, false),
             false => WriteOutcome::stored(stored, false),
         })))
+    }
+
+    /// Encodes the object for the storage. An object that is too large loses its `managedFields`, as
+    /// in k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/create.go, update.go and patch.go; an apply
+    /// keeps them.
+    ///
+    /// # Errors
+    /// 413 if it is too large nevertheless, unless it is smaller than before: finalizers can always
+    /// be removed. kube-apiserver returns 500 with the message of etcd, which clients take for a
+    /// failure that may pass.
+    async fn draft_within_limit(&mut self) -> Result<Draft, ApiError> {
+        let (cluster, kind) = (self.cluster, self.place.kind);
+        let limit = LARGEST_OBJECT.max(self.base.map_or(0, |it| it.stored.json().len()));
+        let mut draft = cluster.draft(kind, &self.new).await?;
+        if draft.size() > limit && self.owning == Owning::Track {
+            metadata_mut(&mut self.new).remove("managedFields");
+            draft = cluster.draft(kind, &self.new).await?;
+        }
+        if draft.size() > limit {
+            let message = format!(
+                "Request entity too large: the object has {} bytes, the limit is {LARGEST_OBJECT}",
+                draft.size()
+            );
+            let mut refusal = ApiError::new(Reason::RequestEntityTooLarge, message);
+            refusal.0.details = None;
+            return Err(refusal);
+        }
+        Ok(draft)
     }
 
     /// Returns the outcome that `make` creates from the object, with the warnings.

@@ -203,7 +203,7 @@ impl Cluster {
         let target = self.target(at(webhook, "/clientConfig").unwrap_or(&Value::Null))?;
         let uid = self.source.uid();
         let question = conversion::question(version, &uid, wanted, objects);
-        let answer = call::post(&self.webhooks, &target, &question, TIMEOUT).await?;
+        let answer = call::post(&self.webhooks, &target, question, TIMEOUT).await?;
         conversion::read(&answer, &uid, wanted, objects)
     }
 }
@@ -237,7 +237,7 @@ fn batches(objects: &[Value]) -> impl Iterator<Item = &[Value]> {
 }
 
 /// Returns the approximate size of a value as JSON.
-fn size(value: &Value) -> usize {
+pub(super) fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len().saturating_add(2),
         Value::Array(items) => items.iter().fold(2, |sum, it| sum.saturating_add(size(it)).saturating_add(1)),

@@ -8,7 +8,6 @@ use super::write::{Owning, Write};
 use super::{Cluster, ObjectRef};
 use crate::ApiError;
 use crate::custom::convert::{self, Conversions};
-use crate::kinds::DEFINITION;
 use crate::kinds::traits::StatusMetadata;
 use crate::ownership::{self, Reset, Target, Versions};
 use crate::registry::{Catalog, Family, Kind};
@@ -142,7 +141,7 @@ fn reset_of(kind: &Kind, part: &str) -> Reset {
     let custom = kind.custom_version().is_some();
     match part {
         "" if kind.traits.has_status => Reset::trees(["status"]),
-        "status" if custom || kind.is(&DEFINITION) => Reset::trees(["metadata", "spec"]),
+        "status" if custom => Reset::trees(["metadata", "spec"]),
         "status" => Reset::trees(
             match kind.traits.status_metadata {
                 StatusMetadata::All => &["spec"] as &[&str],

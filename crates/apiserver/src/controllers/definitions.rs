@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::background::{builtin, writer};
 use super::finalizers;
-use super::purge::{Remaining, purge};
+use super::purge::purge;
 use super::reconcile::{Next, Reconciler};
 use crate::ApiError;
-use crate::cluster::{Admission, Cluster, ObjectRef, Writer};
+use crate::cluster::{Cluster, ObjectRef, Writer};
 use crate::custom::definition::CLEANUP;
 use crate::custom::names;
 use crate::kinds::json_access::{at, items, text};
@@ -105,47 +105,57 @@ async fn delete_objects(
     let left = match served.find_map(custom) {
         // Without webhooks, as in k8s.io/apiextensions-apiserver v0.36.4
         // pkg/controller/finalizer/crd_finalizer.go: one that does not respond would keep the
-        // definition for ever.
-        Some(kind) => purge(cluster, &kind, None, writer, Admission::Skip).await?,
-        None if defined.has_begun() => remove_unserved(cluster, &defined.collection).await,
+        // definition for ever. Also without a propagation policy, which would override the
+        // finalizers: dependents that are to be orphaned would be deleted.
+        Some(kind) => purge(cluster, &kind, writer).await?,
+        None if defined.has_begun() => {
+            remove_unserved(cluster, &defined.collection, defined.is_established()).await
+        }
         // The collection of a definition that was never established belongs to another one.
-        None => Remaining::default(),
+        None => 0,
     };
-    if left.objects > 0 {
+    if left > 0 {
         return Ok(Next { waits_for: vec![defined.collection.clone()], since, ..Next::touch() });
     }
-    // The finalizer comes first: objects can be created as soon as the definition is not marked as
-    // terminating, and would be lost with it. k8s.io/apiextensions-apiserver v0.36.4
-    // pkg/controller/finalizer/crd_finalizer.go writes both to the status at once, but here a write
-    // of the status leaves the metadata alone.
-    let release = |it: &mut Value| {
-        finalizers::is_same(it, uid) && finalizers::remove(it, "/metadata/finalizers", CLEANUP)
-    };
-    cluster.change(place, writer, release).await?;
-    // Another finalizer may hold the definition.
-    let mark = |it: &mut Value| {
-        let was = it["status"].clone();
-        if finalizers::is_same(it, uid) {
+    // Both at once: objects can be created as soon as the definition is not marked as terminating,
+    // and would be lost with it. Both to the status, as in crd_finalizer.go: a webhook that fails for
+    // updates of definitions must not keep them from being deleted.
+    let finish = |it: &mut Value| {
+        let is_released =
+            finalizers::is_same(it, uid) && finalizers::remove(it, "/metadata/finalizers", CLEANUP);
+        if is_released {
+            // Another finalizer may hold the definition.
             names::mark_emptied(it, &now);
         }
-        it["status"] != was
+        is_released
     };
-    cluster.change(&place.part("status"), writer, mark).await?;
+    cluster.change(&place.part("status"), writer, finish).await?;
     Ok(Next::touch())
 }
 
 /// Removes objects that no version serves, so that no request could delete them: those of a
 /// definition whose versions are all disabled, or whose status says that it is not established any
 /// more.
-async fn remove_unserved(cluster: &Cluster, collection: &CollectionName) -> Remaining {
+///
+/// In an established definition, objects with finalizers stay, as in kube-apiserver: a version can
+/// be enabled again, and removing them would delete dependents that are to be orphaned. Returns the
+/// number of these.
+async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, is_established: bool) -> usize {
     let objects: Vec<_> = cluster.store().read(collection, |history, version| {
         history.list_at(version, None).into_iter().flatten().cloned().collect()
     });
+    let mut left = 0_usize;
     for object in objects {
+        let has_finalizers =
+            || object.is_tied() && !items(&object.to_value(), "/metadata/finalizers").is_empty();
+        if is_established && has_finalizers() {
+            left = left.saturating_add(1);
+            continue;
+        }
         // If another write is first, the next pass handles it.
         let _ = cluster.storage().commit(collection, object.key(), Expect::At(object.version()), None).await;
     }
-    Remaining::default()
+    left
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 //!
 //! Each collection has a cursor, which the controller moves, and a notifier: a task with a cursor
 //! of its own that marks the collection as dirty after a change. So a controller that follows a
-//! hundred collections sleeps on one notification and reads only dirty collections. If it must know
-//! all changes up to now, it can read all of them.
+//! hundred collections sleeps on one notification and reads only dirty collections.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,19 +99,6 @@ impl Feed {
         }
     }
 
-    /// Stops following a collection. Returns its last changes, also if the collection was removed
-    /// since; without those that are compacted.
-    pub(crate) fn leave_with_changes(&mut self, collection: &CollectionName) -> Vec<FeedEvent> {
-        let Some(mut followed) = self.followed.remove(collection) else { return Vec::new() };
-        followed.notifier.abort();
-        let listed = followed.listed.take().map(|it| FeedEvent::Listed(Arc::clone(collection), it));
-        let mut news = Vec::from_iter(listed);
-        while let Ok(Some(change)) = followed.cursor.try_next() {
-            news.push(FeedEvent::Changed(Arc::clone(collection), change));
-        }
-        news
-    }
-
     #[cfg(test)]
     pub(super) fn is_followed(&self, collection: &CollectionName) -> bool {
         self.followed.contains_key(collection)
@@ -134,14 +120,8 @@ impl Feed {
         names.iter().flat_map(|collection| self.changes(collection)).collect()
     }
 
-    /// Returns all changes up to now, also of collections that are not marked yet.
-    pub(crate) fn catch_up(&mut self) -> Vec<FeedEvent> {
-        let all: Vec<_> = self.followed.keys().cloned().collect();
-        all.iter().flat_map(|collection| self.changes(collection)).collect()
-    }
-
     /// Returns all changes of a collection up to now.
-    pub(crate) fn changes(&mut self, collection: &CollectionName) -> Vec<FeedEvent> {
+    fn changes(&mut self, collection: &CollectionName) -> Vec<FeedEvent> {
         let Some(followed) = self.followed.get_mut(collection) else { return Vec::new() };
         let listed = followed.listed.take().map(|it| FeedEvent::Listed(Arc::clone(collection), it));
         let mut news = Vec::from_iter(listed);
@@ -326,7 +306,7 @@ mod tests {
         feed.wait().await;
         assert_eq!(described(feed.take()), [r#"/pods None -> Some("b")"#]);
         store.commit(&pods, &ObjectKey::cluster("b"), Expect::At(version), None).unwrap();
-        assert_eq!(described(feed.catch_up()), [r#"/pods Some("b") -> None"#], "without a notification");
+        assert_eq!(described(feed.changes(&pods)), [r#"/pods Some("b") -> None"#], "without a notification");
     }
 
     #[tokio::test(start_paused = true)]
@@ -382,28 +362,14 @@ mod tests {
         ];
         assert_eq!(described(feed.take()), expected);
         store.compact(store.revision());
-        assert!(described(feed.catch_up()).is_empty(), "nothing has changed since");
+        assert!(described(feed.changes(&pods)).is_empty(), "nothing has changed since");
         let version = create("last", "6");
-        assert_eq!(described(feed.catch_up()), [r#"/pods None -> Some("last")"#]);
+        assert_eq!(described(feed.changes(&pods)), [r#"/pods None -> Some("last")"#]);
         delete("last", version);
         create("behind", "7");
         store.compact(store.revision());
         let expected = [r#"/pods Some("last") -> None"#, r#"/pods None -> Some("behind")"#];
-        assert_eq!(described(feed.catch_up()), expected);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_last_changes_of_a_removed_collection_are_reported_when_it_is_left() {
-        let store = Store::default();
-        let pods: CollectionName = "/pods".into();
-        let mut feed = Feed::new(store.clone());
-        feed.follow(&pods);
-        feed.take();
-        create(&store, &pods, "a");
-        store.remove(&pods);
-        assert_eq!(described(feed.leave_with_changes(&pods)), [r#"/pods None -> Some("a")"#]);
-        assert!(store.collections().is_empty(), "the collection was not created again");
-        assert!(feed.followed.is_empty() && feed.leave_with_changes(&pods).is_empty());
+        assert_eq!(described(feed.changes(&pods)), expected);
     }
 
     #[tokio::test(start_paused = true)]
@@ -418,7 +384,7 @@ mod tests {
         assert_eq!(described(feed.take()), [r#"/pods None -> Some("b")"#]);
         feed.leave(&pods);
         create(&store, &pods, "c");
-        assert!(described(feed.catch_up()).is_empty());
+        assert!(described(feed.changes(&pods)).is_empty());
         store.compact(store.revision());
         assert!(feed.follow_from(&pods, before).is_err());
     }

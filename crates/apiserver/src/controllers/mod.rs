@@ -1,5 +1,5 @@
-//! The background controllers: deletion of namespaces, definitions, claims and volumes, quotas,
-//! garbage collection, expiry of events.
+//! The background controllers: those that run inside kube-apiserver, and the counting of quotas.
+//! All others are clients of the server, such as `ControllerManager` of `dogwatch-simulator`.
 //!
 //! ```text
 //! store ─► feed (cursors, notifiers) ─► pending (keys) ─► read the store, decide, write through the verbs ─► store …
@@ -19,20 +19,16 @@ mod supervise;
 pub(crate) mod feed;
 pub(crate) mod pending;
 pub(crate) mod reconcile;
-pub(crate) mod recorder;
 mod pauses;
 mod finalizers;
 mod purge;
 #[cfg(test)]
 mod gated_storage;
-mod namespaces;
 mod definitions;
-mod volumes;
 mod quotas;
 mod api_service;
 mod expiry;
 mod compaction;
-mod garbage;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -47,15 +43,8 @@ use crate::cluster::Cluster;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Controllers {
-    /// Deletes the content of namespaces that are being deleted, and then removes them.
-    pub namespaces: bool,
-    /// Deletes objects whose owners are gone, and implements foreground deletion and orphaning.
-    pub garbage: bool,
     /// Accepts the names of definitions, and deletes the objects of those that are being deleted.
     pub definitions: bool,
-    /// Removes the protection finalizers of claims and volumes that are being deleted and not in
-    /// use.
-    pub volumes: bool,
     /// Counts the usage of resource quotas. A quota that is not counted limits nothing.
     pub quotas: bool,
     /// Creates the service `default/kubernetes` again if it is deleted.
@@ -71,38 +60,14 @@ pub struct Controllers {
 
 impl Default for Controllers {
     fn default() -> Self {
-        Self {
-            namespaces: true,
-            garbage: true,
-            definitions: true,
-            volumes: true,
-            quotas: true,
-            api_service: true,
-            events: true,
-            history: None,
-        }
+        Self { definitions: true, quotas: true, api_service: true, events: true, history: None }
     }
 }
 
 impl Controllers {
     /// Returns a selection without any controllers, as on a bare API server.
     pub fn none() -> Self {
-        Self {
-            namespaces: false,
-            garbage: false,
-            definitions: false,
-            volumes: false,
-            quotas: false,
-            api_service: false,
-            events: false,
-            history: None,
-        }
-    }
-
-    /// Returns the controllers that run inside kube-apiserver itself; the rest is left to a
-    /// controller manager.
-    pub fn of_server() -> Self {
-        Self { definitions: true, api_service: true, events: true, ..Self::none() }
+        Self { definitions: false, quotas: false, api_service: false, events: false, history: None }
     }
 
     /// Runs the controllers until `shutdown` is ready. Dropping the future also stops them, at once
@@ -117,23 +82,14 @@ impl Controllers {
     /// Returns the controllers as futures, none of which returns.
     pub(crate) fn supervised(self, cluster: &Arc<Cluster>) -> Vec<Running> {
         let mut all = Vec::new();
-        if self.namespaces {
-            all.push(reconcile::supervised(cluster, namespaces::Namespaces::default));
-        }
         if self.definitions {
             all.push(reconcile::supervised(cluster, || definitions::Definitions));
-        }
-        if self.volumes {
-            all.push(reconcile::supervised(cluster, volumes::Volumes::default));
         }
         if self.quotas {
             all.push(reconcile::supervised(cluster, quotas::Quotas::default));
         }
         if self.api_service {
             all.push(reconcile::supervised(cluster, api_service::ApiService::default));
-        }
-        if self.garbage {
-            all.push(supervised(garbage::NAME, cluster, |it| Box::pin(garbage::run(it))));
         }
         if self.events {
             all.push(supervised("event-expiry", cluster, |it| Box::pin(expiry::run(it))));

@@ -73,13 +73,6 @@ impl<K: Clone + Ord + Hash> Pending<K> {
         self.failures.remove(key);
     }
 
-    /// Queues all keys now that have failed and wait for their next attempt.
-    pub(crate) fn retry_all_now(&mut self) {
-        let failed: BTreeSet<K> =
-            self.failures.keys().filter(|it| self.moment.contains_key(it)).cloned().collect();
-        failed.into_iter().for_each(|it| self.add(it));
-    }
-
     /// Takes the next key that is ready, if there is one.
     pub(crate) fn take(&mut self) -> Option<K> {
         let now = Instant::now();
@@ -163,8 +156,8 @@ mod tests {
         assert_eq!(waits.last(), Some(&LONGEST_RETRY));
         pending.forget(&"a");
         pending.retry("a");
-        pending.retry_all_now();
-        assert_eq!(taken(&mut pending), ["a"], "retry_all_now skips the backoff");
+        pending.add("a");
+        assert_eq!(taken(&mut pending), ["a"], "a change skips the backoff");
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,9 @@
 //! A count is written only if no object of the namespace is between its charge and its commit, and
 //! only over the version of the quota that was read before counting. So a charge is never lost, and
 //! admission never exceeds the quota.
+//!
+//! In Kubernetes this is a part of kube-controller-manager, whose count may lose a charge until the
+//! next one. It is in the server here because only the server knows the charges that are pending.
 
 use std::time::Duration;
 

@@ -56,9 +56,7 @@ fn ends(change: &Change, key: &ObjectKey) -> bool {
     let is_it = |object: &Option<Arc<Encoded>>| object.as_ref().is_some_and(|it| it.key() == key);
     match (&change.before, &change.after) {
         (before, None) => is_it(before),
-        (Some(before), Some(after)) if after.key() == key => {
-            before.to_value()["spec"] != after.to_value()["spec"]
-        }
+        (Some(_), Some(after)) if after.key() == key => change.changes_spec(),
         _ => false,
     }
 }

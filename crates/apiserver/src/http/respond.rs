@@ -291,7 +291,9 @@ impl Service {
         let call = routed.call(user);
         self.counters.request(call.verb, call.group, call.resource, code);
         let (method, path, duration) = (parts.method.as_str(), parts.uri.path(), started.elapsed());
-        tracing::debug!(target: REQUESTS, method, path, status = code, ?duration, user, "request");
+        if !self.is_component {
+            tracing::debug!(target: REQUESTS, method, path, status = code, ?duration, user, "request");
+        }
         self.log.record(|| {
             let writes = matches!(call.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
             let manager = || match query.get("fieldManager") {

@@ -33,6 +33,8 @@ pub struct Service {
     pub(super) authenticator: Authenticator,
     pub(super) faults: FaultInjector,
     pub(super) log: RequestLog,
+    /// True for the service of a component, whose requests are not of interest to users.
+    pub(super) is_component: bool,
 }
 
 /// The parts of a request other than its body that its response depends on.
@@ -58,6 +60,7 @@ impl Service {
             authenticator,
             faults: FaultInjector::default(),
             log: RequestLog::default(),
+            is_component: false,
         }
     }
 
@@ -81,6 +84,17 @@ impl Service {
     pub(crate) fn settings(mut self, settings: Settings) -> Self {
         self.settings = Arc::new(settings);
         self
+    }
+
+    /// Returns a service of the same cluster without fault rules and request log, for controllers.
+    ///
+    /// They write whole objects back, so a request may be larger than that of a client: an object
+    /// grows by the fields that the server adds, and by patches.
+    pub(crate) fn for_component(&self) -> Self {
+        let body_limit = self.settings.body_limit.saturating_mul(3);
+        let settings = Arc::new(Settings { body_limit, ..Settings::clone(&self.settings) });
+        let (faults, log) = (FaultInjector::default(), RequestLog::default());
+        Self { faults, log, settings, is_component: true, ..self.clone() }
     }
 
     /// Returns the cluster.

@@ -1,6 +1,5 @@
 //! One resource in one version: everything that reads and writes need to know about it.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -15,7 +14,7 @@ use crate::kinds::rules::{Conversion, KindRules};
 use crate::kinds::traits::KindTraits;
 use crate::kinds::{self, index};
 use crate::schema::{Definitions, Schema};
-use crate::store::{CollectionName, Draft, Encoded, Unstorable};
+use crate::store::{CollectionName, Draft, Encoded, FieldName, Unstorable};
 use crate::{ApiError, FieldError};
 
 /// The collections of the built-in kinds.
@@ -280,12 +279,12 @@ impl Kind {
     pub(crate) fn stored_draft(&self, object: &Value) -> Result<Draft, ApiError> {
         let fields = match &self.family {
             Family::Custom { kind, .. } => {
-                let values = kind.versions.iter().flat_map(|it| it.field_values(object));
-                values.map(|(name, value)| (Cow::Owned(name.to_owned()), value)).collect()
+                let values = kind.field_values(object).into_iter();
+                values.map(|(name, value)| (FieldName::Shared(name), value)).collect()
             }
             _ => {
                 let values = self.rules.fields.values(object);
-                values.map(|(name, value)| (Cow::Borrowed(name), value)).collect()
+                values.map(|(name, value)| (FieldName::Static(name), value)).collect()
             }
         };
         Draft::new(object, fields).map_err(|why| match why {

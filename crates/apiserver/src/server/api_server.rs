@@ -9,7 +9,7 @@ use super::background::Background;
 use super::builder::{ApiServerBuilder, ServerConfig};
 use super::error::StartError;
 use super::kubeconfig;
-use crate::auth::{Anonymous, Authenticator};
+use crate::auth::{Anonymous, Authenticator, PeerIdentity};
 use crate::cluster::{Cluster, User};
 use crate::faults::FaultInjector;
 use crate::http::Service;
@@ -203,6 +203,15 @@ impl ApiServer {
     /// of this project's client and `Client::new` of kube.
     pub fn service(&self) -> InProcess<Service> {
         self.serving.service()
+    }
+
+    /// Returns a tower service like [`Self::service`] for a component of the cluster that runs in
+    /// this process, such as a controller manager. Its requests are those of the user
+    /// `system:NAME`, without credentials. Fault rules do not apply to them, and the request log
+    /// omits them: both are about the clients that use the cluster.
+    pub fn component_service(&self, name: &str) -> InProcess<Service> {
+        let identity = PeerIdentity::new(&format!("system:{name}"), &["system:masters"]);
+        self.serving.service_of(self.serving.handler().for_component(), identity)
     }
 
     /// Adds a check to `/readyz`, for a component in this process that clients rely on, such as a

@@ -27,6 +27,7 @@ use tower_service::Service;
 use super::handler::{BoxError, Handler};
 use super::limits::Limits;
 use super::{connection, guard, inner::Inner};
+use crate::auth::PeerIdentity;
 
 /// The buffer size of a pipe in each direction.
 const PIPE: usize = 64 * 1024;
@@ -156,17 +157,32 @@ impl Write for InProcessStream {
 /// closing a connection.
 pub struct InProcess<H> {
     inner: Weak<Inner<H>>,
+    component: Option<Arc<Component<H>>>,
+}
+
+/// A component of the cluster that runs in the process of the server.
+struct Component<H> {
+    /// Answers its requests in place of the handler of the server.
+    handler: Arc<H>,
+    identity: PeerIdentity,
 }
 
 impl<H> InProcess<H> {
     pub(super) fn new(inner: &Arc<Inner<H>>) -> Self {
-        Self { inner: Arc::downgrade(inner) }
+        Self { inner: Arc::downgrade(inner), component: None }
+    }
+
+    /// Answers requests with another handler, as those of this user. The server itself decides how
+    /// long requests are accepted.
+    pub(super) fn of_component(self, handler: H, identity: PeerIdentity) -> Self {
+        let component = Component { handler: Arc::new(handler), identity };
+        Self { component: Some(Arc::new(component)), ..self }
     }
 }
 
 impl<H> Clone for InProcess<H> {
     fn clone(&self) -> Self {
-        Self { inner: Weak::clone(&self.inner) }
+        Self { inner: Weak::clone(&self.inner), component: self.component.clone() }
     }
 }
 
@@ -191,6 +207,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let inner = self.inner.upgrade().filter(|it| !it.shutdown.graceful.is_cancelled());
+        let component = self.component.clone();
         Box::pin(async move {
             let Some((handler, now)) =
                 inner.map(|it| (Arc::clone(&it.handler), it.shutdown.immediate.clone()))
@@ -198,7 +215,11 @@ where
                 return Err(gone().into());
             };
             let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-            match now.clone().run_until_cancelled(guard::respond(&*handler, request, None)).await {
+            let (handler, peer) = match &component {
+                Some(component) => (&component.handler, Some(&component.identity)),
+                None => (&handler, None),
+            };
+            match now.clone().run_until_cancelled(guard::respond(&**handler, request, peer)).await {
                 Some(Ok(response)) => Ok(response.map(|body| ServerBoundBody::new(body, now).boxed_unsync())),
                 Some(Err(_cut)) => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
                 None => Err(gone().into()),

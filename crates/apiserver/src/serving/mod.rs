@@ -45,6 +45,7 @@ pub(crate) use handler::{BoxError, Handler};
 pub use in_process::{Connector, InProcess, InProcessStream};
 pub(crate) use tls::Tls;
 
+use crate::auth::PeerIdentity;
 use inner::{Inner, Shutdown};
 
 /// Serves a [`Handler`], with a socket or without. Dropping it closes the listener immediately and
@@ -101,6 +102,12 @@ impl<H: Handler> Serving<H> {
     /// Returns a service that takes requests without a connection.
     pub(crate) fn service(&self) -> InProcess<H> {
         InProcess::new(&self.inner)
+    }
+
+    /// Returns a service like [`Self::service`] whose requests this handler answers, as those of a
+    /// user.
+    pub(crate) fn service_of(&self, handler: H, identity: PeerIdentity) -> InProcess<H> {
+        self.service().of_component(handler, identity)
     }
 
     /// Stops serving: no new connections or requests are accepted, requests in flight get half a

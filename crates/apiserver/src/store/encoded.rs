@@ -5,7 +5,6 @@
 //! last state of a deleted object can carry the version of the deletion without being encoded
 //! again.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,7 +25,16 @@ const TIE_FIELDS: [&str; 3] = ["ownerReferences", "finalizers", "deletionTimesta
 const LINE_END: &[u8] = b"}\n";
 
 /// A selectable field of an object: its name and its value.
-pub(crate) type SelectableField = (Cow<'static, str>, String);
+pub(crate) type SelectableField = (FieldName, String);
+
+/// The name of a selectable field.
+#[derive(Clone, Debug)]
+pub enum FieldName {
+    /// A field of a built-in kind.
+    Static(&'static str),
+    /// A field of a custom kind, shared by all objects of the kind.
+    Shared(Arc<str>),
+}
 
 /// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +103,32 @@ pub struct Encoded {
     preamble: usize,
     /// The offset in the object of the digits of the version.
     version_at: usize,
+}
+
+impl FieldName {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Static(name) => name,
+            Self::Shared(name) => name,
+        }
+    }
+}
+
+impl From<&'static str> for FieldName {
+    fn from(name: &'static str) -> Self {
+        Self::Static(name)
+    }
+}
+
+impl Attributes {
+    /// Returns the approximate number of bytes outside of the structure itself: labels and selectable
+    /// fields are copied from the object. Shared names do not count.
+    fn heap_size(&self) -> usize {
+        let label = |(key, value): (&String, &String)| 2 * size_of::<String>() + key.len() + value.len();
+        let field = |(_, value): &SelectableField| size_of::<SelectableField>() + value.len();
+        let labels: usize = self.labels.iter().map(label).sum();
+        labels + self.fields.iter().map(field).sum::<usize>()
+    }
 }
 
 impl EventType {
@@ -179,6 +213,11 @@ impl Draft {
         &self.attributes.key
     }
 
+    /// Returns its size in bytes, without the digits of its version.
+    pub fn size(&self) -> usize {
+        self.text.len()
+    }
+
     /// Returns true if a stored object has the same content, apart from its version.
     pub fn says_what(&self, stored: &Encoded) -> bool {
         let (head, tail) = self.text.split_at(self.version_at);
@@ -237,7 +276,8 @@ impl Encoded {
             "metadata.name" => Some(self.key().name()),
             "metadata.namespace" => self.key().namespace(),
             other => {
-                self.attributes.fields.iter().find(|(it, _)| *it == other).map(|(_, value)| value.as_str())
+                let mut fields = self.attributes.fields.iter();
+                fields.find(|(it, _)| it.as_str() == other).map(|(_, value)| value.as_str())
             }
         }
     }
@@ -263,7 +303,7 @@ impl Encoded {
 
     /// Returns its approximate size in memory, in bytes.
     pub(super) fn size(&self) -> usize {
-        size_of::<Self>() + size_of::<Attributes>() + self.line.len()
+        size_of::<Self>() + size_of::<Attributes>() + self.line.len() + self.attributes.heap_size()
     }
 
     /// Returns its JSON as shared bytes, without copying.
@@ -376,6 +416,18 @@ mod tests {
         let fields = ["metadata.name", "metadata.namespace", "spec.nodeName", "spec.other"]
             .map(|it| encoded.field(it));
         assert_eq!(fields, [Some("a"), Some("b"), Some("n"), None]);
+    }
+
+    #[test]
+    fn labels_and_selectable_fields_are_part_of_the_size() {
+        let size = |object: Value, field: String| {
+            Draft::new(&object, vec![("spec.a".into(), field)]).expect("it has a name").at(1).size()
+        };
+        let object = |label: &str| json!({ "metadata": { "name": "a", "labels": { "k": label } } });
+        let small = size(object(""), String::new());
+        assert!(size(object(""), "v".repeat(1_000)) >= small + 1_000);
+        // Once in the line and once on its own.
+        assert!(size(object(&"v".repeat(1_000)), String::new()) >= small + 2_000);
     }
 
     #[test]

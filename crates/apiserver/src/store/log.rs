@@ -26,12 +26,14 @@ pub struct Change {
     pub after: Option<Arc<Encoded>>,
     /// The object before the change with the version of the change, encoded once for all watchers.
     last: OnceLock<Arc<Encoded>>,
+    /// The result of [`Self::changes_spec`], which takes parsing both states.
+    changes_spec: OnceLock<bool>,
 }
 
 impl Change {
     /// Creates a change from one state to another.
     pub fn new(version: u64, before: Option<Arc<Encoded>>, after: Option<Arc<Encoded>>) -> Self {
-        Self { version, before, after, last: OnceLock::new() }
+        Self { version, before, after, last: OnceLock::new(), changes_spec: OnceLock::new() }
     }
 
     /// Returns the object before the change, with the version of the change. Watchers whose
@@ -39,6 +41,13 @@ impl Change {
     pub fn last(&self) -> Option<&Arc<Encoded>> {
         let before = self.before.as_ref()?;
         Some(self.last.get_or_init(|| Arc::new(before.with_version(self.version))))
+    }
+
+    /// Returns true if the `spec` after the change is another than before. Computed once for all
+    /// watchers, of which there may be thousands.
+    pub(crate) fn changes_spec(&self) -> bool {
+        let spec = |state: &Option<Arc<Encoded>>| state.as_ref().map(|it| it.to_value()["spec"].take());
+        *self.changes_spec.get_or_init(|| spec(&self.before) != spec(&self.after))
     }
 
     /// Returns the key of the object.

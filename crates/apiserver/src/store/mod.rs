@@ -26,7 +26,7 @@ use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
 
-pub(crate) use encoded::{Draft, Encoded, EventType, Unstorable};
+pub(crate) use encoded::{Draft, Encoded, EventType, FieldName, Unstorable};
 pub(crate) use history::{Compacted, History};
 pub(crate) use log::Change;
 pub(crate) use storage::{Pending, Storage};

@@ -232,7 +232,7 @@ async fn readiness_names_every_controller() {
     for builder in [ApiServer::builder(), ApiServer::builder().seed(1)] {
         let server = builder.in_process().start().await.unwrap();
         let loops = server.cluster().background().loops();
-        for name in ["namespace-controller", "garbage-collector", "event-expiry"] {
+        for name in ["definition-controller", "resourcequota-controller", "event-expiry"] {
             assert!(
                 loops.get(name).is_some_and(|it| it.panics == 0 && it.down.is_none()),
                 "{name}: {loops:?}"

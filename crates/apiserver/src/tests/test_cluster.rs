@@ -139,9 +139,3 @@ pub(crate) fn key_of(object: &Value) -> String {
         namespace => format!("{namespace}/{}", text("name")),
     }
 }
-
-/// Returns an owner reference to an object.
-pub(crate) fn owner(object: &Value, blocks: bool) -> Value {
-    serde_json::json!({ "apiVersion": object["apiVersion"], "kind": object["kind"], "name": object["metadata"]["name"],
-        "uid": object["metadata"]["uid"], "blockOwnerDeletion": blocks })
-}

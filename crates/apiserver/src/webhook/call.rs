@@ -13,14 +13,14 @@ use super::target::Target;
 use crate::patch::json_mistake;
 use crate::request::json;
 
-/// Calls a webhook and returns its response.
+/// Calls a webhook with a review as JSON, and returns its response.
 ///
 /// # Errors
 /// The reason why there is no response, with messages like those of kube-apiserver.
 pub(crate) async fn post(
     connections: &Connections,
     target: &Target,
-    question: &Value,
+    question: Bytes,
     limit: Duration,
 ) -> Result<Value, String> {
     let path = format!("{}?timeout={}s", target.path, limit.as_secs());
@@ -31,7 +31,7 @@ pub(crate) async fn post(
         .header(USER_AGENT, "kube-apiserver-admission")
         .header(ACCEPT, "application/json, */*")
         .header(CONTENT_TYPE, "application/json")
-        .body(Full::new(Bytes::from(question.to_string())))
+        .body(Full::new(question))
         .map_err(|why| failed(why.to_string()))?;
     let (code, body) = match tokio::time::timeout(limit, connections.send(&target.host, &request)).await {
         Err(_) => return Err(failed("context deadline exceeded".to_owned())),

@@ -1,6 +1,8 @@
 //! ConversionReviews, which convert objects between versions of a custom kind, with the messages of
 //! k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/conversion/webhook_converter.go.
 
+use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::depth;
@@ -17,10 +19,29 @@ pub(crate) fn version_for(webhook: &Value) -> Option<&'static str> {
     VERSIONS.into_iter().find(|it| understood.iter().any(|said| said == it))
 }
 
-/// Returns a review that requests these objects in the version `desired`, such as `example.com/v2`.
-pub(crate) fn question(version: &str, uid: &str, desired: &str, objects: &[Value]) -> Value {
-    json!({ "kind": "ConversionReview", "apiVersion": format!("{GROUP}/{version}"),
-        "request": { "uid": uid, "desiredAPIVersion": desired, "objects": objects } })
+/// A review. It borrows the objects, which may be large.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
+    kind: &'static str,
+    api_version: String,
+    request: ReviewRequest<'a>,
+}
+
+#[derive(Serialize)]
+struct ReviewRequest<'a> {
+    uid: &'a str,
+    #[serde(rename = "desiredAPIVersion")]
+    desired: &'a str,
+    objects: &'a [Value],
+}
+
+/// Returns the JSON of a review that requests these objects in the version `desired`, such as
+/// `example.com/v2`.
+pub(crate) fn question(version: &str, uid: &str, desired: &str, objects: &[Value]) -> Bytes {
+    let request = ReviewRequest { uid, desired, objects };
+    let review = Review { kind: "ConversionReview", api_version: format!("{GROUP}/{version}"), request };
+    Bytes::from(serde_json::to_vec(&review).expect("writing JSON to memory does not fail"))
 }
 
 /// Reads the response to such a review: an object for each that was sent, in order.

@@ -4,8 +4,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use dogwatch_core::Status;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::ApiError;
 use crate::kinds::json_access::{at, flag, items, text};
@@ -32,9 +34,29 @@ pub(crate) fn version_for(webhook: &Value) -> Option<&'static str> {
     understood.find_map(|said| VERSIONS.into_iter().find(|it| said == it))
 }
 
-/// Returns a review with this request.
-pub(crate) fn question(version: &str, request: &Value) -> Value {
-    json!({ "kind": "AdmissionReview", "apiVersion": format!("{GROUP}/{version}"), "request": request })
+/// The request of a review. It borrows the objects, which may be large.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ReviewRequest<'a> {
+    /// An object with all other fields.
+    #[serde(flatten)]
+    pub(crate) attributes: Value,
+    pub(crate) object: Option<&'a Value>,
+    pub(crate) old_object: Option<&'a Value>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
+    kind: &'static str,
+    api_version: String,
+    request: &'a ReviewRequest<'a>,
+}
+
+/// Returns the JSON of a review with this request.
+pub(crate) fn question(version: &str, request: &ReviewRequest<'_>) -> Bytes {
+    let review = Review { kind: "AdmissionReview", api_version: format!("{GROUP}/{version}"), request };
+    Bytes::from(serde_json::to_vec(&review).expect("writing JSON to memory does not fail"))
 }
 
 /// The purpose for which a webhook is called.
@@ -134,7 +156,19 @@ pub(crate) fn broken(why: &str) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_review_has_the_attributes_and_both_objects() {
+        let attributes = json!({ "uid": "u", "dryRun": false });
+        let old = json!({ "k": [1.5] });
+        let question = question("v1", &ReviewRequest { attributes, object: None, old_object: Some(&old) });
+        let expected = json!({ "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+            "request": { "uid": "u", "dryRun": false, "object": null, "oldObject": old } });
+        assert_eq!(serde_json::from_slice::<Value>(&question).unwrap(), expected);
+    }
 
     fn answer(response: Value) -> Value {
         json!({ "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response })

@@ -385,6 +385,26 @@ fn custom_objects_cost_in_proportion_to_their_size() {
             200,
         ),
         (
+            "selectable fields of many versions",
+            // The large number must not exceed the limit of 256.
+            30,
+            |n| {
+                let fields = map(8, |i| (format!("f{i}"), json!({ "type": "string" })));
+                let schema = json!({ "type": "object", "properties": fields });
+                let versions = list(n, |i| {
+                    let mut version = version(schema.clone());
+                    version["name"] = json!(format!("v{}", i + 1));
+                    version["storage"] = json!(i == 0);
+                    version["selectableFields"] = list(8, |i| json!({ "jsonPath": format!(".spec.f{i}") }));
+                    version
+                });
+                let text = "x".repeat(50 * n);
+                let spec = map(8, |i| (format!("f{i}"), json!(text)));
+                vec![Sent::post(DEFINITIONS, &definition(versions)), Sent::post(THINGS, &thing(spec))]
+            },
+            201,
+        ),
+        (
             "pattern",
             5_000,
             |n| {
@@ -823,6 +843,23 @@ fn definitions_cost_in_proportion_to_their_size() {
             201,
         ),
         (
+            "patterns with defaults",
+            8,
+            |n| {
+                let field = |i: usize| json!({ "type": "string", "default": "a", "pattern": format!("^\\p{{L}}{{0,{}}}$", 300 + i) });
+                vec![define(
+                    json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), field(i))) }),
+                )]
+            },
+            422,
+        ),
+        (
+            "a deep schema in protobuf",
+            10,
+            |n| vec![Sent::of("POST", DEFINITIONS, "application/vnd.kubernetes.protobuf", deep_schema(n))],
+            201,
+        ),
+        (
             "a pattern",
             500,
             |n| vec![define(with("s", json!({ "type": "string", "pattern": "(a|b)".repeat(n) })))],
@@ -874,6 +911,37 @@ fn definitions_cost_in_proportion_to_their_size() {
             200,
         ),
     ]);
+}
+
+/// Returns a definition in protobuf: a schema of `n - 9` nested lists around a description that is
+/// longer the larger `n` is.
+fn deep_schema(n: usize) -> Vec<u8> {
+    fn varint(mut number: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        while number >= 0x80 {
+            out.push((number & 0x7f) as u8 | 0x80);
+            number >>= 7;
+        }
+        out.push(number as u8);
+        out
+    }
+    fn field(number: usize, bytes: &[u8]) -> Vec<u8> {
+        [varint(number << 3 | 2), varint(bytes.len()), bytes.to_vec()].concat()
+    }
+    fn yes(number: usize) -> Vec<u8> {
+        [varint(number << 3), vec![1]].concat()
+    }
+    let leaf = [field(4, "d".repeat(2_000 * n).as_bytes()), field(5, b"string")].concat();
+    let lists = (9..n).fold(leaf, |inner, _| [field(5, b"array"), field(24, &field(1, &inner))].concat());
+    let spec = [field(1, b"spec"), field(2, &lists)].concat();
+    let schema = field(1, &[field(5, b"object"), field(29, &spec)].concat());
+    let version = [field(1, b"v1"), yes(2), yes(3), field(4, &schema)].concat();
+    let names =
+        [field(1, b"things"), field(2, b"thing"), field(4, b"Thing"), field(5, b"ThingList")].concat();
+    let spec = [field(1, b"ex.io"), field(3, &names), field(4, b"Namespaced"), field(7, &version)].concat();
+    let definition = [field(1, &field(1, b"things.ex.io")), field(2, &spec)].concat();
+    let kind = [field(1, b"apiextensions.k8s.io/v1"), field(2, b"CustomResourceDefinition")].concat();
+    [b"k8s\0".to_vec(), field(1, &kind), field(2, &definition)].concat()
 }
 
 /// Returns a list inside of many nested objects.

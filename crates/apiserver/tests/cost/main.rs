@@ -10,5 +10,6 @@ mod measure;
 mod builtin;
 mod changes;
 mod custom;
-mod garbage;
 mod queries;
+mod watches;
+mod webhooks;

@@ -86,6 +86,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port.unwrap_or_default()));
     let server = ApiServer::builder().bind(address).start().await.map_err(PortTaken)?;
+    let manager = simulation::start_manager(&server, None)?;
     let simulator = simulation::start(&server, Settings::default(), None)?;
     let narrator = Narrator::new(began);
     let mut printer = Printer::start().context("cannot start a thread to print")?;
@@ -122,6 +123,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     drop(tasks);
     context.informers.shut_down().await;
     simulator.stop().await;
+    manager.stop().await;
     server.stop().await;
     let summed = print_summary(printer, narrator.summary(summary), ended).await;
     outcome?;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use dogwatch_core::{ExponentialDelay, saturating_scale};
+
 use crate::error::Error;
 
 /// The number and the delays of retries after a conflict.
@@ -61,13 +63,12 @@ pub async fn retry_on_conflict<T, F: Future<Output = Result<T, Error>>>(
     retries: ConflictRetries,
     mut write: impl FnMut() -> F,
 ) -> Result<T, Error> {
-    let mut wait = retries.wait;
-    for _ in 1..retries.attempts {
+    let delay = ExponentialDelay { first: retries.wait, factor: retries.factor, longest: Duration::MAX };
+    for failures in 1..retries.attempts {
         match write().await {
             Err(error) if error.is_conflict() => {
                 // Up to 10 % longer, so that two synchronised writers drift apart.
-                tokio::time::sleep(wait.mul_f64(1.0 + jitter() * 0.1)).await;
-                wait = wait.mul_f64(retries.factor);
+                tokio::time::sleep(saturating_scale(delay.after(failures), 1.0 + jitter() * 0.1)).await;
             }
             result => return result,
         }

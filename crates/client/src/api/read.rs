@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::Api;
 use super::form::Shape;
 use crate::error::Error;
-use crate::list::{ListSource, ListStream, Listed};
+use crate::list::{ListEvent, ListSource, ListStream};
 use crate::request::Request;
 use crate::watch::{RetryWatcher, WatchSource, WatchStream};
 
@@ -156,12 +156,13 @@ async fn collect<K: DeserializeOwned>(mut stream: ListStream<K>) -> Result<List<
     let mut bad = Vec::new();
     while let Some(listed) = stream.try_next().await? {
         match listed {
-            Listed::Item(item) => items.push(item),
-            Listed::Bad(item) => bad.push(item),
-            Listed::Restarted => {
+            ListEvent::Item(item) => items.push(item),
+            ListEvent::Bad(item) => bad.push(item),
+            ListEvent::Restarted => {
                 items.clear();
                 bad.clear();
             }
+            ListEvent::End { .. } => {}
         }
     }
     Ok(List { metadata: stream.into_metadata(), items, bad })

@@ -10,7 +10,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dogwatch_core::{FieldSelector, ListParams, Object, ObjectKey, ResourceVersion, WatchParams};
+use dogwatch_core::{
+    ExponentialDelay, FieldSelector, ListParams, Object, ObjectKey, ResourceVersion, WatchParams,
+};
 use dogwatch_wire::WatchEvent;
 use futures_util::TryStreamExt;
 use serde::de::DeserializeOwned;
@@ -20,8 +22,9 @@ use super::Api;
 use crate::error::Error;
 use crate::watch::{ConditionResult, RetryWatcher, UntilError, until};
 
-/// The wait after the first failed list, and the maximum wait; it doubles in between.
-const LIST_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// The wait after a failed list.
+const LIST_AGAIN: ExponentialDelay =
+    ExponentialDelay::doubling(Duration::from_secs(1), Duration::from_secs(30));
 
 impl<K: DeserializeOwned + Object> Api<K> {
     /// Waits for an event after a version, over as many watches as necessary, and returns that
@@ -70,7 +73,7 @@ impl<K: DeserializeOwned + Object> Api<K> {
         loop {
             // A pause, in case the server expires every version at once.
             tokio::time::sleep_until(earliest).await;
-            earliest = Instant::now() + LIST_AGAIN.0;
+            earliest = Instant::now() + LIST_AGAIN.first;
             let (mut state, watch) = self.list_patiently(&params).await?;
             // The caller's version applies to the first list only: it may be compacted by now.
             params.version = ResourceVersion::UNSET;
@@ -133,15 +136,16 @@ impl<K: DeserializeOwned + Object> Api<K> {
         &self,
         params: &ListParams,
     ) -> Result<(BTreeMap<ObjectKey, K>, WatchParams), Error> {
-        let (mut wait, longest) = LIST_AGAIN;
+        let mut failures = 0_u32;
         let list = loop {
             match self.list_all(params).await {
                 Ok(list) => break list,
                 Err(error) if may_pass(&error) => {
                     let asked = error.status().and_then(|it| it.suggested_delay()).unwrap_or_default();
+                    failures = failures.saturating_add(1);
+                    let wait = LIST_AGAIN.after(failures).max(asked);
                     tracing::debug!(%error, ?wait, "cannot list, retrying");
-                    tokio::time::sleep(wait.max(asked)).await;
-                    wait = (wait * 2).min(longest);
+                    tokio::time::sleep(wait).await;
                 }
                 Err(error) => return Err(error),
             }

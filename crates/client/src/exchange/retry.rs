@@ -12,6 +12,7 @@
 
 use std::time::Duration;
 
+use dogwatch_core::ExponentialDelay;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::transport::TransportErrorKind;
@@ -125,10 +126,7 @@ impl ServerBackoff {
 
     /// Returns the wait after this number of failures in a row.
     pub(crate) fn delay(&self, failures: u32) -> Duration {
-        match failures.checked_sub(1) {
-            None => Duration::ZERO,
-            Some(doublings) => self.base.saturating_mul(1 << doublings.min(30)).min(self.max),
-        }
+        ExponentialDelay::doubling(self.base, self.max).after(failures)
     }
 
     /// Returns the number of failures in a row after one more response.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dogwatch_client::config::RateLimit;
-use dogwatch_client::{Api, Client, Config, Error, Listed};
+use dogwatch_client::{Api, Client, Config, Error, ListEvent};
 use dogwatch_core::{FieldSelector, ListParams, Object, ResourceType, Scope, VersionMatch};
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -101,14 +101,15 @@ async fn pg_1_a_stream_reports_that_it_starts_again() {
     let stream = maps(&script).list_pages(&ListParams::default().limit(1));
     let seen: Vec<_> = stream
         .map_ok(|it| match it {
-            Listed::Item(object) => object.header().name.to_owned(),
-            Listed::Restarted => "again".to_owned(),
+            ListEvent::Item(object) => object.header().name.to_owned(),
+            ListEvent::Restarted => "again".to_owned(),
+            ListEvent::End { .. } => "end".to_owned(),
             other => format!("{other:?}"),
         })
         .try_collect()
         .await
         .expect("listed");
-    assert_eq!(seen, ["a", "again", "b"]);
+    assert_eq!(seen, ["a", "again", "b", "end"]);
 }
 
 /// Scripts a server with this many objects that answers in pages of ten, and optionally expires the
@@ -147,11 +148,15 @@ async fn pg_1_list_pager_list() {
         let mut stream = maps(&script).list_pages(&params);
         let mut listed = Vec::new();
         while let Some(next) = stream.try_next().await.expect("listed") {
-            let Listed::Item(item) = next else { panic!("an item: {next:?}") };
-            listed.push(item.header().name.to_owned());
+            match next {
+                ListEvent::Item(item) => listed.push(item.header().name.to_owned()),
+                ListEvent::End { version, paginated } => {
+                    assert_eq!((version.as_str(), paginated), ("20", requests > 1), "{objects}");
+                }
+                other => panic!("an item: {other:?}"),
+            }
         }
         assert!(listed.iter().cloned().eq((0..objects).map(|it| it.to_string())), "{objects}: {listed:?}");
-        assert_eq!(stream.paginated(), requests > 1, "{objects}");
         assert_eq!(stream.into_metadata().version.as_str(), "20");
         let targets = script.targets();
         assert_eq!(targets.len(), requests, "{objects}");
@@ -169,9 +174,9 @@ async fn pg_1_each_list_item_of_the_first_page_comes_before_the_expiry() {
     let script = pages_of_ten(21, true);
     script.then([refusal(410, "Expired")]);
     let listed: Vec<_> = maps(&script).list_pages(&ListParams::default().limit(10)).collect().await;
-    let items = listed.iter().take_while(|it| matches!(it, Ok(Listed::Item(_)))).count();
+    let items = listed.iter().take_while(|it| matches!(it, Ok(ListEvent::Item(_)))).count();
     assert_eq!((items, listed.len()), (10, 12));
-    assert!(matches!(listed[10], Ok(Listed::Restarted)));
+    assert!(matches!(listed[10], Ok(ListEvent::Restarted)));
     assert!(matches!(&listed[11], Err(error) if error.is_expired()));
 }
 
@@ -223,7 +228,7 @@ async fn items_are_yielded_before_the_body_ends_and_before_it_breaks() {
     let script = Script::new([json(200, body.clone()).silence()]);
     let mut stream = maps(&script).list_stream(&ListParams::default());
     for expected in ["a", "b"] {
-        let Some(Ok(Listed::Item(object))) = stream.next().await else { panic!("an item") };
+        let Some(Ok(ListEvent::Item(object))) = stream.next().await else { panic!("an item") };
         assert_eq!(object.header().name, expected);
     }
     let script = Script::new([json(200, body.clone()).lost()]);
@@ -323,8 +328,7 @@ async fn the_readers_own_work_does_not_count_towards_the_time_limit_of_a_list() 
     let mut list = maps.list_pages(&ListParams::default());
     let mut read = 0;
     while let Some(listed) = list.try_next().await.expect("in time") {
-        assert!(matches!(listed, Listed::Item(_)));
-        read += 1;
+        read += usize::from(matches!(listed, ListEvent::Item(_)));
         tokio::time::sleep(Duration::from_secs(6)).await;
     }
     assert_eq!(read, 3);

@@ -19,8 +19,8 @@ use super::scripted::{Connection, Delivery, Outcome, Server};
 use super::{LeaderElector, Leadership};
 
 /// The numbers of schedules with two electors, and with three.
-const OF_TWO: u64 = 2_000;
-const OF_THREE: u64 = 500;
+const OF_TWO: u64 = 600;
+const OF_THREE: u64 = 150;
 /// The durations of the phase with faults and of the one without, in lease durations.
 const FAULTY: u32 = 14;
 const FAULT_FREE: u32 = 9;
@@ -252,7 +252,8 @@ async fn play(seed: u64, electors: usize) -> Result<u32, String> {
 }
 
 fn try_schedules(electors: usize, schedules: u64) {
-    let one: Option<u64> = std::env::var("ELECTION_SEED").ok().and_then(|it| it.parse().ok());
+    let number = |name: &str| std::env::var(name).ok().and_then(|it| it.parse::<u64>().ok());
+    let (one, schedules) = (number("ELECTION_SEED"), number("ELECTION_SCHEDULES").unwrap_or(schedules));
     let seeds = one.map_or(0..schedules, |it| it..it + 1);
     let mut terms = 0;
     for seed in seeds {

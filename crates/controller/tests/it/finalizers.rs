@@ -145,3 +145,25 @@ async fn a_name_without_a_domain_is_accepted_and_an_invalid_name_is_not() {
         "\"example.com/a/b\" is not a valid finalizer name: use a form like example.com/cleanup"
     );
 }
+
+/// Regression test: a webhook may deny with 404, which was taken as "the object is gone", so that
+/// it was never deleted.
+#[tokio::test]
+async fn a_write_that_is_refused_with_404_is_an_error_while_the_object_exists() {
+    let (server, api, finalizer) = objects().await;
+    let created = api.create(&WriteParams::default(), &config_map("a")).await.expect("created");
+    let refuse = || server.faults().rule(Rule::on("patch").resource("configmaps").refuse(404));
+    let refused = refuse();
+    let error = finalizer.phase(created.clone(), &Context::detached()).await.expect_err("refused");
+    assert!(error.is_not_found());
+    refused.remove();
+    let Phase::Live(live) = finalizer.phase(created, &Context::detached()).await.expect("a response") else {
+        panic!("the object is not live")
+    };
+    api.delete("a", &DeleteParams::default()).await.expect("deletion requested");
+    let refused = refuse();
+    finalizer.done(&live, &Context::detached()).await.expect_err("refused");
+    refused.remove();
+    finalizer.done(&live, &Context::detached()).await.expect("removed");
+    assert!(api.get_opt("a").await.expect("a response").is_none());
+}

@@ -157,8 +157,8 @@ impl Reconciler for Parent {
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         // Each round takes some time. From a stale cache, a parent that is gone gets a child that
-        // the garbage collector deletes, again and again; on a clock that advances only when all
-        // tasks wait, the cache would never catch up.
+        // is deleted again and again; on a clock that advances only when all tasks wait, the cache
+        // would never catch up.
         tokio::time::sleep(Duration::from_millis(10)).await;
         let child = self.secrets.get(key);
         let Some(parent) = self.maps.get(key) else {

@@ -115,10 +115,11 @@ impl Reconciler for Family {
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
         self.counts.reconciles.fetch_add(1, Ordering::Relaxed);
         record(|| format!("reconcile {key}"));
-        // A server takes time to respond. Without latency, a controller with a stale parent and the
-        // garbage collector would undo each other's work for ever at the same instant.
+        // A server takes time to respond. Without latency, a controller with a stale parent and
+        // another client would undo each other's work for ever at the same instant.
         tokio::time::sleep(Duration::from_millis(10)).await;
-        // The children of a deleted parent are left to the garbage collector.
+        // The children of a deleted parent would be left to a garbage collector, which does not run
+        // here.
         let Some(parent) = self.parents.get(key) else { return Ok(Action::Done) };
         let parent = &parent.0;
         let wanted = wanted(parent);

@@ -2,7 +2,7 @@
 
 use dogwatch::Api;
 use dogwatch::api::{
-    DeleteParams, FieldSelector, ListParams, Listed, ResourceVersion, VersionMatch, WriteParams,
+    DeleteParams, FieldSelector, ListEvent, ListParams, ResourceVersion, VersionMatch, WriteParams,
 };
 use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use futures_util::TryStreamExt;
@@ -149,19 +149,26 @@ async fn pages_streams_and_whole_lists_hold_the_same_objects() {
 
     let mut stream = api.list_stream(&this());
     let mut streamed = Vec::new();
-    while let Some(Listed::Item(item)) = stream.try_next().await.expect("streamed") {
-        streamed.push(item);
-    }
-    assert!(!stream.paginated());
-    assert!(!stream.into_metadata().version.is_older_than(&whole.metadata.version));
+    let version = loop {
+        match stream.try_next().await.expect("streamed").expect("the list has an end") {
+            ListEvent::Item(item) => streamed.push(item),
+            ListEvent::End { version, paginated: false } => break version,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(!version.is_older_than(&whole.metadata.version));
+    assert_eq!(stream.into_metadata().version, version);
     assert_eq!(streamed, whole.items);
 
     let mut pages = api.list_pages(&this().limit(2));
     let mut paged = Vec::new();
-    while let Some(Listed::Item(item)) = pages.try_next().await.expect("streamed") {
-        paged.push(item);
+    loop {
+        match pages.try_next().await.expect("streamed").expect("the list has an end") {
+            ListEvent::Item(item) => paged.push(item),
+            ListEvent::End { paginated: true, .. } => break,
+            other => panic!("{other:?}"),
+        }
     }
-    assert!(pages.paginated());
     assert_eq!(paged, whole.items);
 }
 

@@ -12,6 +12,7 @@ use dogwatch::k8s_openapi::api::authentication::v1::{SelfSubjectReview, UserInfo
 use dogwatch::k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use dogwatch::{Api, Client, Config, Error};
 use dogwatch_apiserver::ApiServer;
+use dogwatch_simulator::ControllerManager;
 use futures_util::{Stream, StreamExt};
 use serde_json::json;
 
@@ -53,6 +54,10 @@ fn start_own_server() -> String {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.expect("the runtime starts").block_on(async {
             let server = ApiServer::builder().tls(true).start().await.expect("there is a free port");
+            let service = server.component_service("kube-controller-manager");
+            let url = server.url().parse().expect("a server's own URL is valid");
+            let client = Client::from_service(url, "default", service);
+            let _manager = ControllerManager::builder(client).start();
             sender.send(server.kubeconfig()).expect("the suite waits for it");
             std::future::pending::<()>().await;
         });

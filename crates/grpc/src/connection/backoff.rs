@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use dogwatch_core::{ExponentialDelay, saturating_scale};
+
 /// The backoff of reconnects. Defaults to 1 s, multiplied by 1.6 with each failure up to 120 s,
 /// with 20 % jitter.
 ///
@@ -25,7 +27,7 @@ use std::time::Duration;
 pub struct Backoff {
     /// The delay after the first failure.
     pub initial: Duration,
-    /// The factor by which each further delay grows.
+    /// The factor by which each further delay grows. One below 1 counts as 1.
     pub factor: f64,
     /// The longest delay, before jitter.
     pub longest: Duration,
@@ -44,12 +46,11 @@ impl Backoff {
     /// Returns the delay after this number of consecutive failures; `random` is a random number
     /// from 0 to 1.
     pub(crate) fn wait(&self, failures: u32, random: f64) -> Duration {
-        let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
-        let grown = self.initial.as_secs_f64() * self.factor.powi(exponent);
-        let capped = grown.min(self.longest.as_secs_f64());
+        let (first, factor, longest) = (self.initial, self.factor, self.longest);
+        let delay = ExponentialDelay { first, factor, longest }.after(failures);
         let jitter = self.jitter.clamp(0.0, 1.0) * (2.0 * random - 1.0);
-        // An invalid duration, as with a negative factor, becomes the longest one.
-        Duration::try_from_secs_f64(capped * (1.0 + jitter)).unwrap_or(self.longest)
+        // Out of range only if the jitter is not a number.
+        saturating_scale(delay, 1.0 + jitter).min(longest.saturating_mul(2))
     }
 }
 

@@ -21,6 +21,7 @@ use crate::list_watch::{ListWatch, namespace_of};
 use crate::metrics::InformerMetrics;
 use crate::queue::DeltaQueue;
 use crate::reflector::{ReflectorOptions, Start};
+use crate::registration::resync_period;
 use crate::store::StoreWriter;
 
 /// The default wait before a collection that is gone is asked for again.
@@ -169,10 +170,10 @@ impl<T: Object> InformerBuilder<T> {
     }
 
     /// Delivers every object again to the handlers at this interval, as an update in which nothing
-    /// changed. The shortest interval is one second. A handler may have an interval of its own. Off
-    /// by default.
+    /// changed. The shortest interval is one second; zero disables resyncs. A handler may have an
+    /// interval of its own. Off by default.
     pub fn resync_every(mut self, period: Duration) -> Self {
-        self.resync_every = Some(period.max(Duration::from_secs(1)));
+        self.resync_every = resync_period(period);
         self
     }
 

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 
-use dogwatch_client::Error;
+use dogwatch_client::{Error, ListEvent};
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 use dogwatch_wire::{EventKind, UndecodableItem, WatchEvent};
 use futures_core::future::BoxFuture;
@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 
 use super::options::Transform;
 use super::signals::Input;
-use crate::list_watch::{ListEvent, Lists, Watches};
+use crate::list_watch::{Lists, Watches};
 
 /// The current activity.
 pub(super) enum Activity<T> {

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use dogwatch_client::Error;
+use dogwatch_client::{Error, ListEvent};
 use dogwatch_core::{FieldSelector, ListParams, ResourceVersion, WatchParams};
 use dogwatch_wire::{UndecodableItem, WatchEvent};
 use tokio::time::Instant;
 
 use crate::delta::Delta;
-use crate::list_watch::ListEvent;
 
 /// The time of an input, and a random number in [0, 1) for jitter.
 #[derive(Clone, Copy, Debug)]

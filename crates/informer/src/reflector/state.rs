@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use dogwatch_client::Error;
+use dogwatch_client::{Error, ListEvent};
 use dogwatch_core::{Object, ObjectKey, ResourceVersion, Status};
 use dogwatch_wire::{Bookmark, EventKind, UndecodableItem, WatchEvent};
 
@@ -17,7 +17,6 @@ use super::machine::{Absence, Machine, Next, OpenWatch, Phase, SHORT_WATCH};
 use super::options::NotFound;
 use super::signals::{Command, Input, Moment};
 use crate::delta::Delta;
-use crate::list_watch::ListEvent;
 
 /// The number of consecutive silences after which the collection is listed again, if the server is
 /// known to send bookmarks.

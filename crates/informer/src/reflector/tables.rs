@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dogwatch_client::Error;
+use dogwatch_client::{Error, ListEvent};
 use dogwatch_core::{Gvk, Header, Meta, Object, Reason, ResourceType, Scope, Status};
 use dogwatch_wire::{Bookmark, WatchEvent};
 use proptest::prelude::*;
@@ -14,7 +14,6 @@ use super::options::ReflectorOptions;
 use super::signals::{Command, Ended, Input, Measure, Moment};
 use crate::backoff::{BackoffOptions, instant_after};
 use crate::delta::Delta;
-use crate::list_watch::ListEvent;
 
 struct Thing(Meta);
 

@@ -248,6 +248,22 @@ async fn in_9_the_interval_of_the_informer_is_the_default_of_its_handlers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn in_9_an_interval_of_zero_disables_resyncs() {
+    let informer = SharedInformer::builder(Live::new(&["a@1"])).resync_every(Duration::ZERO).build();
+    let (never, _) = add(&informer, HandlerOptions::default());
+    let (always, _) = add(&informer, HandlerOptions::default().resync_every(SECOND));
+    informer.start();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!((never.take().len(), always.take().len() > 50), (1, true));
+
+    let informer = SharedInformer::builder(Live::new(&["a@1"])).resync_every(SECOND).build();
+    let (never, _) = add(&informer, HandlerOptions::default().resync_every(Duration::ZERO));
+    informer.start();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(never.take().len(), 1, "the handler's interval takes precedence");
+}
+
+#[tokio::test(start_paused = true)]
 async fn in_10_an_informer_starts_once_and_stops_once() {
     let live = Live::new(&["a@1"]);
     let informer = SharedInformer::new(live.clone());

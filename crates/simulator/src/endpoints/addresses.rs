@@ -1,6 +1,7 @@
 //! The pods behind a service: the ports that they serve, and their form in EndpointSlices and in
 //! Endpoints.
 
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -22,18 +23,31 @@ pub(super) struct Group {
 /// Groups the pods that can be reached by the ports that they serve. `pods` are those that the
 /// service selects.
 pub(super) fn groups(service: &Value, pods: &[Arc<Value>]) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+    let (mut groups, mut known): (Vec<Group>, HashMap<PortsKey, usize>) = Default::default();
     for pod in pods.iter().filter(|it| is_reachable(it)) {
         let ports = ports(service, pod);
         if ports.is_empty() && !items(service, "/spec/ports").is_empty() {
             continue;
         }
-        match groups.iter_mut().find(|it| it.ports == ports) {
-            Some(group) => group.pods.push(Arc::clone(pod)),
-            None => groups.push(Group { ports, pods: vec![Arc::clone(pod)] }),
-        }
+        let group = *known.entry(key(&ports)).or_insert_with(|| {
+            groups.push(Group { ports, pods: Vec::new() });
+            groups.len() - 1
+        });
+        groups[group].pods.push(Arc::clone(pod));
     }
     groups
+}
+
+/// Ports in a form that can be looked up: the groups of a service can be as many as its pods.
+pub(super) type PortsKey = Vec<(String, Option<i64>, String, String)>;
+
+/// Returns the key of ports in the form of an EndpointSlice.
+pub(super) fn key(ports: &[Value]) -> PortsKey {
+    let field = |port: &Value, pointer: &str| text(port, pointer).to_owned();
+    let key = |it: &Value| {
+        (field(it, "/name"), number(it, "/port"), field(it, "/protocol"), field(it, "/appProtocol"))
+    };
+    ports.iter().map(key).collect()
 }
 
 fn is_reachable(pod: &Value) -> bool {
@@ -50,9 +64,12 @@ fn address(pod: &Value) -> Option<&str> {
 
 /// Returns the ports of a service on a pod: by number, or by the name of a container port.
 fn ports(service: &Value, pod: &Value) -> Vec<Value> {
+    let wanted = items(service, "/spec/ports");
+    let any_name = wanted.iter().any(|it| matches!(at(it, "/targetPort"), Some(Value::String(_))));
+    let named = if any_name { named_ports(pod) } else { HashMap::new() };
     let resolve = |port: &Value| {
         let number = match at(port, "/targetPort") {
-            Some(Value::String(name)) => named_port(pod, name, text(port, "/protocol"))?,
+            Some(Value::String(name)) => *named.get(&(name.as_str(), text(port, "/protocol")))?,
             Some(target) => target.as_i64()?,
             None => number(port, "/port")?,
         };
@@ -63,15 +80,20 @@ fn ports(service: &Value, pod: &Value) -> Vec<Value> {
         }
         Some(resolved)
     };
-    items(service, "/spec/ports").iter().filter_map(resolve).collect()
+    wanted.iter().filter_map(resolve).collect()
 }
 
-fn named_port(pod: &Value, name: &str, protocol: &str) -> Option<i64> {
+/// Returns the container ports of a pod by name and protocol. The first of several counts.
+fn named_ports(pod: &Value) -> HashMap<(&str, &str), i64> {
     let stays = items(pod, "/spec/initContainers").iter().filter(|it| text(it, "/restartPolicy") == "Always");
     let containers = items(pod, "/spec/containers").iter().chain(stays);
-    let mut ports = containers.flat_map(|it| items(it, "/ports"));
-    let found = ports.find(|it| text(it, "/name") == name && text(it, "/protocol") == protocol)?;
-    number(found, "/containerPort")
+    let mut named = HashMap::new();
+    for port in containers.flat_map(|it| items(it, "/ports")) {
+        if let Some(number) = number(port, "/containerPort") {
+            named.entry((text(port, "/name"), text(port, "/protocol"))).or_insert(number);
+        }
+    }
+    named
 }
 
 /// Returns a pod in the form of an EndpointSlice. `zone` is that of its node.

@@ -1,9 +1,10 @@
 //! The writes that turn the existing slices of a service into the desired ones, as few as possible.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
 
+use super::addresses::key;
 use crate::json_access::{entries, items, text};
 use crate::owner::reference;
 
@@ -36,30 +37,30 @@ pub(super) fn service_of(slice: &Value) -> Option<&str> {
 /// by their ports.
 pub(super) fn writes(service: &Value, wanted: Vec<(Vec<Value>, Vec<Value>)>, slices: Vec<Value>) -> Writes {
     let mut writes = Writes::default();
-    let mut kept: Vec<Slice> = Vec::new();
     // A service without endpoints has one empty slice.
     let wanted = if wanted.is_empty() { vec![(Vec::new(), Vec::new())] } else { wanted };
+    let groups: HashMap<_, _> = wanted.iter().enumerate().map(|(at, (ports, _))| (key(ports), at)).collect();
+    // The slices of each group.
+    let mut kept: Vec<Vec<Slice>> = wanted.iter().map(|_| Vec::new()).collect();
     for slice in slices {
-        let ports = items(&slice, "/ports");
-        let used = wanted.iter().any(|(it, _)| it.as_slice() == ports);
-        if used && text(&slice, "/addressType") == "IPv4" && is_owned(&slice, service) {
-            kept.push(Slice { changed: false, slice });
-        } else {
-            writes.delete.push(text(&slice, "/metadata/name").to_owned());
+        let group = groups.get(&key(items(&slice, "/ports")));
+        let is_ours = text(&slice, "/addressType") == "IPv4" && is_owned(&slice, service);
+        match group.filter(|_| is_ours) {
+            Some(group) => kept[*group].push(Slice { changed: false, slice }),
+            None => writes.delete.push(text(&slice, "/metadata/name").to_owned()),
         }
     }
-    for (ports, endpoints) in wanted {
-        let same = |it: &&mut Slice| items(&it.slice, "/ports") == ports;
-        let mine: Vec<&mut Slice> = kept.iter_mut().filter(same).collect();
+    for ((ports, endpoints), mine) in wanted.into_iter().zip(&mut kept) {
+        let mine: Vec<&mut Slice> = mine.iter_mut().collect();
         let empty = endpoints.is_empty() && mine.is_empty();
         let rest = fill(mine, endpoints);
         let fresh = rest.chunks(FULL).map(<[Value]>::to_vec).chain(empty.then(Vec::new));
         writes.create.extend(fresh.map(|it| slice(service, &ports, it)));
     }
     let has_endpoints = |it: &Slice| !items(&it.slice, "/endpoints").is_empty();
-    let nothing = writes.create.is_empty() && !kept.iter().any(has_endpoints);
+    let nothing = writes.create.is_empty() && !kept.iter().flatten().any(has_endpoints);
     let labels = labels(service);
-    for (index, Slice { mut slice, changed }) in kept.into_iter().enumerate() {
+    for (index, Slice { mut slice, changed }) in kept.into_iter().flatten().enumerate() {
         if items(&slice, "/endpoints").is_empty() && !(nothing && index == 0) {
             writes.delete.push(text(&slice, "/metadata/name").to_owned());
             continue;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Rule;
-use dogwatch_apiserver::{ApiServer, Controllers};
 use dogwatch_client::{Client, Config};
 use dogwatch_simulator::{Settings, Simulator};
 use serde_json::{Value, json};
 
-use crate::test_cluster::{Kind, TestCluster, add, client, key_of};
+use crate::test_cluster::{Kind, TestCluster, TestServer, add, client, key_of};
 
 const PODS: Kind = ("v1", "Pod");
 const SETS: Kind = ("apps/v1", "ReplicaSet");
@@ -124,11 +124,11 @@ async fn a_new_simulator_continues_where_the_old_one_ended() {
     let it = TestCluster::with(Settings::default()).await;
     it.add(replica_set("web", 3)).await;
     it.until_one(SETS, "default/web", are_ready).await;
-    let TestCluster { server, client, simulator } = it;
+    let TestCluster { simulator, manager, at } = it;
     simulator.stop().await;
-    let revision = server.revision();
-    let simulator = Simulator::builder(client.clone()).start();
-    let it = TestCluster { server, client, simulator };
+    let revision = at.server.revision();
+    let simulator = Simulator::builder(at.client.clone()).start();
+    let it = TestCluster { simulator, manager, at };
     it.advance(Duration::from_secs(60)).await;
     assert_eq!(it.server.revision(), revision, "nothing has to be done");
     it.change(SETS, "default/web", |it| it["spec"]["replicas"] = 6.into()).await;
@@ -145,7 +145,7 @@ async fn dropping_a_simulator_ends_its_requests() {
     let it = TestCluster::with(Settings::default()).await;
     it.add(replica_set("web", 1)).await;
     it.until_one(SETS, "default/web", are_ready).await;
-    let TestCluster { server, client, simulator } = it;
+    let TestCluster { simulator, at: TestServer { server, client }, .. } = it;
     drop(simulator);
     add(&client, replica_set("late", 1)).await;
     server.request_log().clear();
@@ -176,12 +176,12 @@ async fn the_number_of_requests_for_a_change_does_not_depend_on_other_pods() {
 /// With sockets, threads and the clock of the machine, as against any other server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_runs_on_any_server_that_it_can_reach() {
-    let server = ApiServer::builder().tls(true).controllers(Controllers::of_server()).start().await.unwrap();
+    let server = ApiServer::builder().tls(true).start().await.unwrap();
     let config = Config::from_kubeconfig_str(&server.kubeconfig(), &Default::default()).unwrap();
     let client = Client::new(config).unwrap();
     let simulator = Simulator::builder(client.clone()).settings(Settings::instant()).start();
-    let it = TestCluster { server, client, simulator };
+    let it = TestServer { server, client };
     it.add(replica_set("web", 3)).await;
     it.until_one(SETS, "default/web", are_ready).await;
-    it.simulator.stop().await;
+    simulator.stop().await;
 }

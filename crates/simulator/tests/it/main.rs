@@ -1,9 +1,15 @@
-//! Tests of the simulator, through its public API, on our own API server.
+//! Tests of the simulator and the controller manager, through their public API, on our own API server.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod test_cluster;
+mod managed_cluster;
+mod garbage_collection;
+mod garbage_cost;
 mod lifecycle;
+mod manager_lifecycle;
+mod namespaces;
 mod pod_ends;
 mod refused_writes;
 mod simulators;
 mod stale_caches;
+mod volume_protection;

@@ -213,3 +213,44 @@ async fn a_pod_that_could_not_be_reported_as_running_keeps_its_address() {
     let third = it.until_one(PODS, "default/s", is_running).await;
     assert_eq!(third["status"]["podIP"], "10.244.1.4");
 }
+
+/// Regression test: a webhook may deny with 404, which was taken as "the pod is gone".
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_status_was_refused_with_404_is_started_later() {
+    let it = TestCluster::with(Settings::default()).await;
+    let refused = Rule::on("update").resource("pods").name("p").part("status").refuse(404);
+    let refused = it.server.faults().rule(refused);
+    it.add(pod("p", "node-1")).await;
+    it.advance(Duration::from_secs(60)).await;
+    assert!(refused.fired() > 0);
+    refused.remove();
+    it.until(PODS, |all| all.iter().all(is_running)).await;
+}
+
+/// Regression test: see the test above.
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_removal_was_refused_with_404_is_removed_later() {
+    let it = TestCluster::with(Settings::default()).await;
+    it.add(pod("p", "node-1")).await;
+    it.until(PODS, |all| all.iter().all(is_running)).await;
+    it.delete(PODS, "default/p", DeleteParams::default()).await;
+    let refused = it.server.faults().rule(Rule::on("delete").resource("pods").name("p").refuse(404));
+    it.advance(Duration::from_secs(60)).await;
+    assert!(refused.fired() > 0 && it.get(PODS, "default/p").is_some());
+    refused.remove();
+    it.until_gone(PODS, "default/p").await;
+}
+
+/// Regression test: see the tests above.
+#[tokio::test(start_paused = true)]
+async fn a_deployment_whose_replica_set_was_refused_with_404_is_scaled_later() {
+    let it = TestCluster::with(Settings::instant()).await;
+    it.add(workload("Deployment", 1)).await;
+    it.until(PODS, |all| all.len() == 1 && all.iter().all(is_running)).await;
+    let refused = it.server.faults().rule(Rule::on("update").resource("replicasets").part("").refuse(404));
+    it.change(DEPLOYMENTS, "default/web", |it| it["spec"]["replicas"] = 3.into()).await;
+    it.advance(Duration::from_secs(10)).await;
+    assert!(refused.fired() > 0);
+    refused.remove();
+    it.until(PODS, |all| all.len() == 3 && all.iter().all(is_running)).await;
+}

@@ -1,11 +1,12 @@
-//! A cluster with a simulator, for tests that wait for its effects.
+//! Clusters for tests that wait for the effects of a simulator or a controller manager.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
 use dogwatch_client::{Api, Client};
 use dogwatch_core::{DeleteParams, Gvk, ObjectKey, ResourceType, WriteParams};
-use dogwatch_simulator::{Settings, Simulator};
+use dogwatch_simulator::{ControllerManager, Settings, Simulator};
 use serde_json::Value;
 
 /// Longer than anything that completes at all. The clock is paused, so waiting costs nothing.
@@ -16,22 +17,51 @@ const STEP: Duration = Duration::from_millis(1);
 /// The kinds of a cluster, by API version and name.
 pub(crate) type Kind = (&'static str, &'static str);
 
-/// A server and the simulator that runs on it.
-pub(crate) struct TestCluster {
+/// A server and a client of it.
+pub(crate) struct TestServer {
     pub(crate) server: ApiServer,
     pub(crate) client: Client,
+}
+
+/// A server with a controller manager, and the simulator that runs on it.
+pub(crate) struct TestCluster {
     pub(crate) simulator: Simulator,
+    pub(crate) manager: ControllerManager,
+    pub(crate) at: TestServer,
 }
 
 impl TestCluster {
     /// Starts a new server with its controllers, and a simulator with these settings.
     pub(crate) async fn with(settings: Settings) -> Self {
+        let at = TestServer::start().await;
+        let builder = Simulator::builder(at.client.clone()).settings(settings).seed(1);
+        let simulator = builder.clock(at.server.clock()).start();
+        Self { simulator, manager: at.manager(), at }
+    }
+}
+
+impl Deref for TestCluster {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.at
+    }
+}
+
+impl TestServer {
+    /// Starts a new server.
+    pub(crate) async fn start() -> Self {
         let builder = ApiServer::builder().in_process().seed(1);
         let server = builder.clock("2026-01-02T03:04:05Z".parse().expect("a time")).start().await.unwrap();
         let client = client(&server);
-        let builder = Simulator::builder(client.clone()).settings(settings).seed(1);
-        let simulator = builder.clock(server.clock()).start();
-        Self { server, client, simulator }
+        Self { server, client }
+    }
+
+    /// Starts a controller manager. Fault rules do not apply to it, and it is not in the log.
+    pub(crate) fn manager(&self) -> ControllerManager {
+        let service = self.server.component_service("kube-controller-manager");
+        let client = Client::from_service(self.server.url().parse().expect("a URL"), "default", service);
+        ControllerManager::builder(client).clock(self.server.clock()).seed(1).start()
     }
 
     /// Creates an object and returns it as stored.
@@ -70,13 +100,24 @@ impl TestCluster {
 
     /// Changes the status of an object.
     pub(crate) async fn change_status(&self, of: Kind, key: &str, mut change: impl FnMut(&mut Value)) {
+        self.change_part(of, key, "status", |it| change(&mut it["status"])).await;
+    }
+
+    /// Changes a subresource of an object.
+    pub(crate) async fn change_part(
+        &self,
+        of: Kind,
+        key: &str,
+        part: &str,
+        mut change: impl FnMut(&mut Value),
+    ) {
         let key: ObjectKey = key.parse().unwrap();
         let api = api(&self.client, of).at(&key);
         loop {
             let mut object = api.get(key.name()).await.expect("the object exists");
-            change(&mut object["status"]);
+            change(&mut object);
             let params = WriteParams::default();
-            match api.replace_subresource::<Value>(key.name(), "status", &params, &object).await {
+            match api.replace_subresource::<Value>(key.name(), part, &params, &object).await {
                 Ok(_) => return,
                 Err(error) => assert!(error.is_conflict(), "{error}"),
             }
@@ -147,7 +188,12 @@ fn api(client: &Client, of: Kind) -> Api<Value> {
 fn resource(api_version: &str, kind: &str) -> ResourceType {
     let gvk = Gvk::from_api_version(api_version, kind);
     match kind {
-        "Node" | "Namespace" => ResourceType::cluster(gvk, &plural(kind)),
+        "Node"
+        | "Namespace"
+        | "PriorityClass"
+        | "PersistentVolume"
+        | "CustomResourceDefinition"
+        | "ValidatingWebhookConfiguration" => ResourceType::cluster(gvk, &plural(kind)),
         _ => ResourceType::namespaced(gvk, &plural(kind)),
     }
 }
@@ -155,7 +201,11 @@ fn resource(api_version: &str, kind: &str) -> ResourceType {
 /// Returns the resource of a kind.
 fn plural(kind: &str) -> String {
     let kind = kind.to_lowercase();
-    if kind.ends_with('s') { kind } else { format!("{kind}s") }
+    match kind.as_str() {
+        "endpoints" => kind,
+        _ if kind.ends_with('s') => format!("{kind}es"),
+        _ => format!("{kind}s"),
+    }
 }
 
 /// Returns the key of an object.

@@ -23,6 +23,15 @@ pub(super) struct ReadError(Box<Fault>);
 struct Fault {
     what: String,
     at: Option<usize>,
+    /// The way to the value, from the inside out.
+    path: Vec<Segment>,
+}
+
+/// A step of the way to a value.
+#[derive(Debug)]
+enum Segment {
+    Member(String),
+    Element(usize),
 }
 
 /// A string of the value: borrowed from it, or unescaped.
@@ -230,7 +239,17 @@ impl<'de> Cursor<'de> {
     /// Returns an error at this position.
     #[cold]
     pub(super) fn error(&self, what: impl fmt::Display) -> ReadError {
-        ReadError(Box::new(Fault { what: what.to_string(), at: Some(self.at) }))
+        ReadError(Box::new(Fault { what: what.to_string(), at: Some(self.at), path: Vec::new() }))
+    }
+
+    /// Adds the member whose key is at `key` to the path of an error in its value.
+    #[cold]
+    pub(super) fn in_member(&mut self, key: usize, mut error: ReadError) -> ReadError {
+        self.at = key;
+        // It was read before, so it is valid.
+        let name = self.string().map(|it| it.as_str().to_owned()).unwrap_or_default();
+        error.0.path.push(Segment::Member(name));
+        error
     }
 
     /// Returns the end of the string at this position, and whether it has escapes.
@@ -287,6 +306,28 @@ impl ReadError {
         self
     }
 
+    /// Adds an element of an array to the path of an error in it.
+    #[cold]
+    pub(super) fn in_element(mut self, index: usize) -> Self {
+        self.0.path.push(Segment::Element(index));
+        self
+    }
+
+    /// Returns the path of the value, such as `spec.containers[0].image`; empty for the whole object.
+    pub(super) fn path(&self) -> String {
+        let mut path = String::new();
+        for segment in self.0.path.iter().rev() {
+            match segment {
+                Segment::Member(name) => {
+                    path.push_str(if path.is_empty() { "" } else { "." });
+                    path.push_str(name);
+                }
+                Segment::Element(index) => path.push_str(&format!("[{index}]")),
+            }
+        }
+        path
+    }
+
     /// Describes the error for an object that starts at `base`.
     pub(super) fn reason(self, base: usize) -> String {
         match self.0.at {
@@ -306,7 +347,7 @@ impl std::error::Error for ReadError {}
 
 impl serde::de::Error for ReadError {
     fn custom<M: fmt::Display>(what: M) -> Self {
-        Self(Box::new(Fault { what: what.to_string(), at: None }))
+        Self(Box::new(Fault { what: what.to_string(), at: None, path: Vec::new() }))
     }
 
     fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {

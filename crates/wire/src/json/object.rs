@@ -6,7 +6,7 @@ use dogwatch_core::{ObjectKey, ResourceVersion};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::cursor::{Cursor, ReadError};
+use super::cursor::Cursor;
 use super::reader::Reader;
 use super::scan::{Mark, ScanResult, Scanner};
 use super::value_buffer::ScannedValue;
@@ -73,19 +73,11 @@ impl<'a> ObjectPosition<'a> {
                 Err(self.report(String::new(), reader.cursor.error("more text after the value").reason(0)))
             }
             Ok(object) => Ok(object),
-            Err(error) => Err(self.explain::<T>(fields, error.or_at(reader.cursor.at()))),
+            Err(error) => {
+                let error = error.or_at(reader.cursor.at());
+                Err(self.report(error.path(), error.reason(self.at)))
+            }
         }
-    }
-
-    /// Decodes a second time, with tracking of the path.
-    #[cold]
-    fn explain<T: DeserializeOwned>(self, fields: Fields, error: ReadError) -> UndecodableItem {
-        let mut reader = Reader::new(self.cursor(), fields);
-        let path = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
-            Ok(_) => String::new(),
-            Err(error) => Some(error.path().to_string()).filter(|it| it != ".").unwrap_or_default(),
-        };
-        self.report(path, error.reason(self.at))
     }
 
     /// Reports a problem of the object at this position.

@@ -61,7 +61,7 @@ impl<'de> Reader<'de> {
     fn visit_object<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, ReadError> {
         let role = std::mem::take(&mut self.role);
         self.cursor.enter()?;
-        let value = visitor.visit_map(Entries { reader: self, role, first: true })?;
+        let value = visitor.visit_map(Entries { reader: self, role, first: true, key: 0 })?;
         self.cursor.leave(b'}')?;
         Ok(value)
     }
@@ -70,9 +70,22 @@ impl<'de> Reader<'de> {
     fn visit_array<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, ReadError> {
         self.role = Role::Plain;
         self.cursor.enter()?;
-        let value = visitor.visit_seq(Elements { reader: self, first: true })?;
+        let value = visitor.visit_seq(Elements { reader: self, next: 0 })?;
         self.cursor.leave(b']')?;
         Ok(value)
+    }
+
+    /// Adds the position to an error that does not know it: those of the type come without.
+    #[cold]
+    fn positioned(&self, error: ReadError) -> ReadError {
+        error.or_at(self.cursor.at())
+    }
+
+    /// Adds the member whose key is at `key` to the path of an error in its value.
+    #[cold]
+    fn within_member(&mut self, key: usize, error: ReadError) -> ReadError {
+        let error = self.positioned(error);
+        self.cursor.in_member(key, error)
     }
 
     /// Returns an error that names the actual value and the expected one.
@@ -329,6 +342,8 @@ struct Entries<'r, 'de> {
     reader: &'r mut Reader<'de>,
     role: Role,
     first: bool,
+    /// The position of the last key.
+    key: usize,
 }
 
 impl Entries<'_, '_> {
@@ -369,20 +384,22 @@ impl<'de> MapAccess<'de> for Entries<'_, 'de> {
         }
         let is_metadata = self.role == Role::Root && self.next_key_is("metadata")?;
         self.reader.role = if is_metadata { Role::Metadata } else { Role::Plain };
+        self.key = self.reader.cursor.at();
         seed.deserialize(KeyReader(self.reader)).map(Some)
     }
 
     #[inline]
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ReadError> {
         self.reader.cursor.expect(b':')?;
-        seed.deserialize(&mut *self.reader)
+        seed.deserialize(&mut *self.reader).map_err(|error| self.reader.within_member(self.key, error))
     }
 }
 
 /// The elements of an array, one by one.
 struct Elements<'r, 'de> {
     reader: &'r mut Reader<'de>,
-    first: bool,
+    /// The index of the next element.
+    next: usize,
 }
 
 impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
@@ -390,15 +407,19 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
 
     #[inline]
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, ReadError> {
-        if !self.reader.cursor.next(self.first, b']')? {
+        if !self.reader.cursor.next(self.next == 0, b']')? {
             return Ok(None);
         }
-        self.first = false;
-        seed.deserialize(&mut *self.reader).map(Some)
+        let index = self.next;
+        self.next += 1;
+        match seed.deserialize(&mut *self.reader) {
+            Ok(element) => Ok(Some(element)),
+            Err(error) => Err(self.reader.positioned(error).in_element(index)),
+        }
     }
 
     fn size_hint(&self) -> Option<usize> {
-        self.first.then(|| self.reader.cursor.elements_ahead())
+        (self.next == 0).then(|| self.reader.cursor.elements_ahead())
     }
 }
 

@@ -16,7 +16,10 @@ pub static RULES: KindRules = KindRules {
         requires_version_on_update: true,
         has_generation: true,
         has_status: true,
-        status_metadata: StatusMetadata::Nothing,
+        // The call that should keep the metadata copies the new metadata over itself
+        // (`statusStrategy.PrepareForUpdate` in k8s.io/apiextensions-apiserver v0.36.4
+        // pkg/registry/customresourcedefinition/strategy.go).
+        status_metadata: StatusMetadata::All,
         ..KindTraits::COMMON
     },
     finalizers_need_domain: false,

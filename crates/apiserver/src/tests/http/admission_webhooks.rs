@@ -8,9 +8,6 @@ use tokio::net::TcpListener;
 
 use super::test_webhook::{Responder, Webhook};
 use super::{JSON, Server};
-use crate::cluster::{Admission, DeleteOptions, ObjectRef, Writer};
-use crate::controllers::Controllers;
-use crate::tests::test_cluster::{TestCluster, owner};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -172,6 +169,35 @@ fn patching(patch: &Value) -> Value {
 }
 
 #[tokio::test]
+async fn a_webhook_is_called_again_only_if_a_later_one_has_changed_the_object() {
+    let server = Server::start().await;
+    let first = Webhook::start(|_| json!({ "allowed": true })).await;
+    let second = Webhook::start(|request| match request["name"].as_str() {
+        Some("changed") => {
+            patching(&json!([{ "op": "add", "path": "/metadata/labels", "value": { "k": "v" } }]))
+        }
+        // Replaces a value with the same value.
+        _ => patching(&json!([{ "op": "replace", "path": "/data/k", "value": "v" }])),
+    })
+    .await;
+    let rules = json!([{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }]);
+    let webhooks: Vec<_> = [(&first, "a"), (&second, "b")]
+        .map(|(webhook, name)| {
+            json!({ "name": format!("{name}.example.com"), "admissionReviewVersions": ["v1"],
+                "sideEffects": "None", "timeoutSeconds": 30, "reinvocationPolicy": "IfNeeded",
+                "clientConfig": webhook.client_config(), "rules": rules })
+        })
+        .into();
+    let configuration = json!({ "metadata": { "name": "c" }, "webhooks": webhooks });
+    let made = server.post(&format!("{HOOKS}/mutatingwebhookconfigurations"), configuration).await;
+    assert_eq!(made.code, 201, "{made:?}");
+    assert_eq!(server.post(MAPS, map("unchanged", json!({}))).await.code, 201);
+    assert_eq!((first.requests().len(), second.requests().len()), (1, 1));
+    assert_eq!(server.post(MAPS, map("changed", json!({}))).await.code, 201);
+    assert_eq!((first.requests().len(), second.requests().len()), (3, 2));
+}
+
+#[tokio::test]
 async fn a_webhook_cannot_change_an_object_that_is_deleted() {
     let server = Server::start().await;
     let respond: Responder = |request| match request["name"].as_str() {
@@ -189,37 +215,6 @@ async fn a_webhook_cannot_change_an_object_that_is_deleted() {
     let why = "attempted to modify the object, which is not supported for this operation";
     assert!(code == 500 && message.ends_with(why), "{message}");
     assert_eq!(server.delete(&format!("{MAPS}/unchanged")).await.code, 200);
-}
-
-/// Regression test: the garbage collector took the denial for the absence of the object.
-#[tokio::test]
-async fn the_garbage_collector_tries_again_after_a_webhook_has_denied_with_404() {
-    let it = TestCluster::with(Controllers::default()).await;
-    let webhook = Webhook::start(
-        |_| json!({ "allowed": false, "status": { "code": 404, "message": "no such thing" } }),
-    )
-    .await;
-    let map = |name: &str, owners: &[Value]| {
-        json!({ "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": name, "namespace": "default", "ownerReferences": owners } })
-    };
-    let parent = it.add(map("parent", &[])).await;
-    it.add(map("child", &[owner(&parent, true)])).await;
-    it.add(
-        json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": { "name": "c" }, "webhooks": [{ "name": "h.example.com", "sideEffects": "None",
-            "admissionReviewVersions": ["v1"], "clientConfig": webhook.client_config(),
-            "rules": [{ "operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"],
-                "resources": ["configmaps"] }] }] }),
-    )
-    .await;
-    // A deletion that no webhook reviews.
-    let (kind, key) = (it.kind("v1", "ConfigMap"), "default/parent".parse().unwrap());
-    let (place, writer) = (ObjectRef::of(&kind, &key), Writer::server("test"));
-    it.cluster.delete_as(&place, &DeleteOptions::default(), &writer, Admission::Skip).await.unwrap();
-    webhook.received(3).await;
-    it.delete(("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"), "c", None).await;
-    it.until_gone(("v1", "ConfigMap"), "default/child").await;
 }
 
 /// Such an object used to be stored under a key that was not its own, and could not be deleted.

@@ -67,6 +67,94 @@ async fn a_body_is_json_or_yaml_of_limited_size() {
     assert_eq!(rejected.error(), (413, "Request entity too large: limit is 3145728".to_owned()));
 }
 
+const WIDGETS: &str = "/apis/example.com/v1/widgets";
+
+/// Defines a custom kind whose objects may have any fields.
+async fn define_widgets(server: &Server) {
+    let schema =
+        json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    let definition = json!({ "metadata": { "name": "widgets.example.com" },
+        "spec": { "group": "example.com", "scope": "Cluster", "names": { "plural": "widgets", "kind": "Widget" },
+            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }] } });
+    let made = server.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+    assert_eq!(made.code, 201, "{made:?}");
+}
+
+fn large_widget(bytes: usize) -> Value {
+    json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w" },
+        "spec": { "a": "x".repeat(bytes) } })
+}
+
+/// Regression test: each JSON patch of 100 bytes may copy 3 MiB, and nothing limited the sum.
+#[tokio::test]
+async fn an_object_cannot_grow_beyond_its_size_limit() {
+    let server = Server::start().await;
+    define_widgets(&server).await;
+    assert_eq!(server.post(WIDGETS, large_widget(2_000_000)).await.code, 201);
+    let path = format!("{WIDGETS}/w");
+    let copy = async |to: &str, query: &str| {
+        let patch = json!([{ "op": "copy", "from": "/spec/a", "path": format!("/spec/{to}") }]).to_string();
+        let kind = ("content-type", "application/json-patch+json");
+        server.send("PATCH", &format!("{path}{query}"), &[kind], &patch).await
+    };
+    assert_eq!(copy("b", "").await.code, 200);
+    assert_eq!(copy("c", "").await.code, 200);
+    for query in ["", "?dryRun=All"] {
+        let (code, why) = copy("d", query).await.error();
+        assert!(code == 413 && why.ends_with("the limit is 6291456"), "{code} {why}");
+    }
+    let applied =
+        json!({ "apiVersion": "example.com/v1", "kind": "Widget", "spec": { "d": "x".repeat(2_000_000) } });
+    let apply = ("content-type", "application/apply-patch+yaml");
+    let applied =
+        server.send("PATCH", &format!("{path}?fieldManager=m"), &[apply], &applied.to_string()).await;
+    assert_eq!(applied.code, 413);
+    let stored = server.get(&path).await.json();
+    assert_eq!(stored["spec"].as_object().unwrap().keys().collect::<Vec<_>>(), ["a", "b", "c"]);
+}
+
+/// The owners of fields are dropped before an object is rejected, as in k8s.io/apiserver v0.36.4
+/// pkg/endpoints/handlers/create.go.
+#[tokio::test]
+async fn managed_fields_do_not_make_an_object_too_large() {
+    let server = Server::start().await;
+    define_widgets(&server).await;
+    let mut object = large_widget(10);
+    // Each key is in the object and in the managed fields.
+    let entries = (0..2_000).map(|index| (format!("{}{index}", "k".repeat(1_000)), json!(0)));
+    object["spec"] = entries.collect::<serde_json::Map<_, _>>().into();
+    let made = server.post(WIDGETS, object).await;
+    assert_eq!(made.code, 201);
+    assert!(made.json()["metadata"].get("managedFields").is_some());
+    let text = json!({ "spec": { "text": "x".repeat(2_500_000) } });
+    let grown = server.merge(&format!("{WIDGETS}/w"), text).await;
+    assert_eq!(grown.code, 200);
+    assert_eq!(grown.json()["metadata"].get("managedFields"), None);
+}
+
+/// An object may be too large because it was stored before there was a limit.
+#[tokio::test]
+async fn an_object_that_is_too_large_can_shrink_and_be_deleted() {
+    let server = Server::start().await;
+    define_widgets(&server).await;
+    let cluster = server.service.cluster();
+    let kind = cluster.catalog().kind_of("example.com/v1", "Widget").unwrap();
+    let mut object = large_widget(7_000_000);
+    object["spec"]["b"] = json!("y".repeat(1_000));
+    object["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    object["metadata"]["uid"] = json!("5f1d9a3e-0000-4000-8000-000000000000");
+    let (key, draft) = ("w".parse().unwrap(), kind.draft(&object).unwrap());
+    let absent = crate::store::Expect::Absent;
+    cluster.storage().commit(&kind.collection, &key, absent, Some(draft)).await.unwrap();
+    let path = format!("{WIDGETS}/w");
+    assert_eq!(server.merge(&path, json!({ "spec": { "c": "z".repeat(1_000) } })).await.code, 413);
+    assert_eq!(server.merge(&path, json!({ "spec": { "b": null } })).await.code, 200, "it is smaller");
+    assert_eq!(server.send("DELETE", &path, &[], "").await.code, 200);
+    assert_eq!(server.get(&path).await.code, 200, "a finalizer holds it");
+    assert_eq!(server.merge(&path, json!({ "metadata": { "finalizers": null } })).await.code, 200);
+    assert_eq!(server.get(&path).await.code, 404);
+}
+
 #[tokio::test]
 async fn only_the_four_patch_types_are_accepted() {
     let server = Server::start().await;

@@ -1,9 +1,10 @@
 //! The decision about an object, given the state of its owners and its dependents. The terms are
 //! those of kube-controller-manager.
 
-use super::graph::{Graph, Uid};
-use super::owner_meta::{OwnerMeta, OwnerRef};
-use crate::cluster::Propagation;
+use dogwatch_core::Propagation;
+
+use super::graph::Graph;
+use super::tracked::{OwnerMeta, Uid};
 
 /// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub(super) enum Verdict {
     /// from the moment in which it begins to wait.
     Keep,
     /// Removes its references to these owners.
-    DropOwners(Vec<String>),
+    DropOwners(Vec<Uid>),
     /// Deletes it. With `unblock`, its references are made non-blocking first, since it may be part
     /// of a cycle.
     Delete { propagation: Propagation, unblock: bool },
@@ -41,11 +42,15 @@ pub(super) fn decide_deleting(meta: &OwnerMeta, uid: &str, graph: &Graph) -> Ver
     if !meta.waits_for_dependents() {
         return Verdict::Keep;
     }
-    let blocks = |meta: &OwnerMeta| meta.owners.iter().any(|it| it.uid == uid && it.blocks());
     // This runs after each dependent is gone. Processing the others each time would make the deletion
     // of an owner quadratic in the number of its dependents, and cut their back-off short.
-    let is_blocked = graph.dependents(uid).any(|(_, node)| blocks(&node.meta));
-    if is_blocked { Verdict::Keep } else { Verdict::StopWaiting }
+    if is_blocked(uid, graph) { Verdict::Keep } else { Verdict::StopWaiting }
+}
+
+/// Returns true if an owner has to wait for a dependent in a foreground deletion.
+pub(super) fn is_blocked(uid: &str, graph: &Graph) -> bool {
+    let blocks = |meta: &OwnerMeta| meta.owners.iter().any(|it| *it.uid == *uid && it.blocks);
+    graph.dependents(uid).any(|(_, node)| blocks(&node.object.meta))
 }
 
 /// Decides about an object that is not being deleted, given the state of each of its owners.
@@ -56,12 +61,12 @@ pub(super) fn decide_owned(meta: &OwnerMeta, states: &[OwnerState], uid: &str, g
     }
     if states.contains(&OwnerState::Solid) {
         let gone = owners().filter(|(_, owner_state)| **owner_state != OwnerState::Solid);
-        let gone: Vec<_> = gone.map(|(owner, _)| owner_uid(owner)).collect();
+        let gone: Vec<_> = gone.map(|(owner, _)| owner.uid.clone()).collect();
         return if gone.is_empty() { Verdict::Keep } else { Verdict::DropOwners(gone) };
     }
     let mut dependents = graph.dependents(uid).peekable();
     if states.contains(&OwnerState::Waiting) && dependents.peek().is_some() {
-        let unblock = dependents.any(|(_, node)| node.meta.waits_for_dependents());
+        let unblock = dependents.any(|(_, node)| node.object.meta.waits_for_dependents());
         return Verdict::Delete { propagation: Propagation::Foreground, unblock };
     }
     let propagation = match meta {
@@ -72,16 +77,11 @@ pub(super) fn decide_owned(meta: &OwnerMeta, states: &[OwnerState], uid: &str, g
     Verdict::Delete { propagation, unblock: false }
 }
 
-fn owner_uid(owner: &OwnerRef) -> String {
-    owner.uid.clone()
-}
-
 #[cfg(test)]
 mod tests {
-    use dogwatch_core::ObjectKey;
-
     use super::OwnerState::{Dangling, Solid, Waiting};
     use super::*;
+    use crate::manager::garbage::tracked::{OwnerRef, Tracked};
 
     fn owned(owners: &[(&str, bool)]) -> OwnerMeta {
         OwnerMeta {
@@ -93,7 +93,7 @@ mod tests {
     fn graph(nodes: &[(&str, OwnerMeta)]) -> Graph {
         let mut graph = Graph::default();
         for (uid, meta) in nodes {
-            graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, 1, meta.clone());
+            graph.observe(&"/things".into(), &Tracked::test(uid, 1, meta.clone()));
         }
         graph
     }
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn an_object_is_deleted_with_its_last_owner_and_loses_references_to_deleted_ones() {
         let meta = owned(&[("a", false), ("b", false), ("c", false)]);
-        let drop_owners = |uids: &[&str]| Verdict::DropOwners(uids.iter().map(ToString::to_string).collect());
+        let drop_owners = |uids: &[&str]| Verdict::DropOwners(uids.iter().map(|it| Uid::from(*it)).collect());
         for (states, expected) in [
             ([Solid, Solid, Solid], Verdict::Keep),
             ([Solid, Dangling, Solid], drop_owners(&["b"])),

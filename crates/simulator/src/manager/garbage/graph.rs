@@ -1,29 +1,26 @@
 //! The owner graph by uid: the objects that have owners, or whose deletion depends on their
 //! dependents.
 //!
-//! Only these are kept; the existence of other objects is read from the store. The graph is updated
-//! with every change, in any order between collections, and returns the objects that are to be
-//! processed because of it.
+//! Only these are kept; the existence of other objects is read from the caches or the server. The
+//! graph is updated with every change, in any order between collections, and returns the objects
+//! that are to be processed because of it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use dogwatch_core::ObjectKey;
+use super::tracked::{OwnerMeta, OwnerRef, Tracked, Uid};
 
-use super::owner_meta::{OwnerMeta, OwnerRef};
-use crate::store::CollectionName;
-
-/// The uid of an object, unique over time.
-pub(super) type Uid = Arc<str>;
+/// The name of a resource: its group and its plural, as `apps/deployments` or `/pods`.
+pub(super) type CollectionName = Arc<str>;
 
 /// An object in the graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) collection: CollectionName,
-    pub(super) key: ObjectKey,
-    pub(super) meta: OwnerMeta,
-    /// The first version in which it was seen with this metadata.
-    pub(super) version: u64,
+    /// The object, shared with the cache.
+    pub(super) object: Arc<Tracked>,
+    /// The first revision in which it was seen with this metadata.
+    pub(super) since: Option<u64>,
     /// True until it is processed for the first time.
     pub(super) fresh: bool,
 }
@@ -35,8 +32,9 @@ pub(super) struct Graph {
     nodes: HashMap<Uid, Node>,
     /// The dependents by the uid of an owner, which need not be a node, nor exist.
     dependents: HashMap<Uid, BTreeSet<Uid>>,
-    /// The owners that are known to be gone, and whether they were in a namespace. The store cannot
-    /// be asked for an owner whose kind is not served any more. Invariant: each has dependents.
+    /// The owners that are known to be gone, and whether they were in a namespace. The server need
+    /// not be asked for them, and cannot be if their kind is not served any more. Invariant: each
+    /// has dependents.
     gone: HashMap<Uid, bool>,
 }
 
@@ -64,33 +62,27 @@ impl Graph {
         here.map(|(uid, _)| Arc::clone(uid)).collect()
     }
 
-    /// Returns all uids, in order.
-    pub(super) fn all(&self) -> BTreeSet<Uid> {
-        self.nodes.keys().cloned().collect()
-    }
-
     /// Records the current state of an object. Returns the objects to process.
-    pub(super) fn observe(
-        &mut self,
-        collection: &CollectionName,
-        key: &ObjectKey,
-        uid: &str,
-        version: u64,
-        meta: OwnerMeta,
-    ) -> Vec<Uid> {
+    pub(super) fn observe(&mut self, collection: &CollectionName, object: &Arc<Tracked>) -> Vec<Uid> {
+        let meta = &object.meta;
         let kept = !meta.owners.is_empty() || meta.waits_for_dependents() || meta.orphans_dependents();
-        let known = self.nodes.get_key_value(uid);
-        if known.is_some_and(|(_, node)| node.meta == meta) || (known.is_none() && !kept) {
-            return Vec::new();
+        match self.nodes.get_mut(&object.uid) {
+            Some(node) if node.object.meta == *meta => {
+                node.object = Arc::clone(object);
+                return Vec::new();
+            }
+            None if !kept => return Vec::new(),
+            _ => {}
         }
-        let uid = known.map_or_else(|| Uid::from(uid), |(uid, _)| Arc::clone(uid));
+        let uid = Arc::clone(&object.uid);
         let before = self.nodes.remove(&uid);
-        let old = before.as_ref().map(|it| it.meta.clone()).unwrap_or_default();
+        let nothing = OwnerMeta::default();
+        let old = before.as_ref().map_or(&nothing, |it| &it.object.meta);
         self.unlink(&uid, &old.owners);
         let mut look = self.unblocked(&old.owners, &meta.owners);
         if kept {
             for owner in &meta.owners {
-                self.dependents.entry(Uid::from(owner.uid.as_str())).or_default().insert(Arc::clone(&uid));
+                self.dependents.entry(Arc::clone(&owner.uid)).or_default().insert(Arc::clone(&uid));
             }
             look.push(Arc::clone(&uid));
         }
@@ -98,9 +90,9 @@ impl Graph {
             look.extend(self.dependents(&uid).map(|(it, _)| Arc::clone(it)));
         }
         if kept {
-            let (collection, key) = (Arc::clone(collection), key.clone());
+            let (collection, object, since) = (Arc::clone(collection), Arc::clone(object), object.revision());
             let fresh = before.is_none_or(|it| it.fresh);
-            self.nodes.insert(uid, Node { collection, key, meta, version, fresh });
+            self.nodes.insert(uid, Node { collection, object, since, fresh });
         }
         look
     }
@@ -110,33 +102,14 @@ impl Graph {
         self.gone.get(uid).copied()
     }
 
-    /// Records that all objects of a kind are gone, because its definition was deleted at this
-    /// revision. Returns the objects to process: their dependents.
-    ///
-    /// References that were written later are not affected. They may name objects of another
-    /// definition of the kind, and the graph may have seen them before the deletion, since
-    /// collections are not read in the order of their changes.
-    pub(super) fn forget_kind(
-        &mut self,
-        group: &str,
-        kind: &str,
-        namespaced: bool,
-        revision: u64,
-    ) -> Vec<Uid> {
-        let is_it = |it: &&OwnerRef| {
-            let (of, _) = it.api_version.rsplit_once('/').unwrap_or_default();
-            of == group && it.kind == kind
-        };
-        let mut look = Vec::new();
-        for (uid, node) in self.nodes.iter().filter(|(_, it)| it.version < revision) {
-            for owner in node.meta.owners.iter().filter(is_it) {
-                self.gone.insert(Uid::from(owner.uid.as_str()), namespaced);
-                look.push(Arc::clone(uid));
-            }
-        }
+    /// Returns the objects that name an owner of a kind, in order.
+    pub(super) fn owned_by_kind(&self, group: &str, kind: &str) -> Vec<Uid> {
+        let is_it = |it: &OwnerRef| it.group() == group && *it.kind == *kind;
+        let owned = self.nodes.iter().filter(|(_, it)| it.object.meta.owners.iter().any(is_it));
+        let mut owned: Vec<_> = owned.map(|(uid, _)| Arc::clone(uid)).collect();
         // The order of a hash map differs between processes.
-        look.sort_unstable();
-        look
+        owned.sort_unstable();
+        owned
     }
 
     /// Removes an object that is gone. Returns the objects to process: its dependents, and owners
@@ -147,19 +120,19 @@ impl Graph {
         }
         let mut look: Vec<Uid> = self.dependents(uid).map(|(it, _)| Arc::clone(it)).collect();
         if let Some((uid, node)) = self.nodes.remove_entry(uid) {
-            self.unlink(&uid, &node.meta.owners);
-            look.extend(self.unblocked(&node.meta.owners, &[]));
+            self.unlink(&uid, &node.object.meta.owners);
+            look.extend(self.unblocked(&node.object.meta.owners, &[]));
         }
         look
     }
 
     fn unlink(&mut self, uid: &Uid, owners: &[OwnerRef]) {
         for owner in owners {
-            if let Some(dependents) = self.dependents.get_mut(owner.uid.as_str()) {
+            if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
                 dependents.remove(uid);
                 if dependents.is_empty() {
-                    self.dependents.remove(owner.uid.as_str());
-                    self.gone.remove(owner.uid.as_str());
+                    self.dependents.remove(&owner.uid);
+                    self.gone.remove(&owner.uid);
                 }
             }
         }
@@ -167,9 +140,9 @@ impl Graph {
 
     /// Returns the owners that a dependent no longer blocks, if they are in the graph.
     fn unblocked(&self, before: &[OwnerRef], after: &[OwnerRef]) -> Vec<Uid> {
-        let still: HashSet<&str> = after.iter().filter(|it| it.blocks()).map(|it| it.uid.as_str()).collect();
-        let freed = before.iter().filter(|it| it.blocks() && !still.contains(it.uid.as_str()));
-        freed.filter_map(|it| Some(Arc::clone(self.nodes.get_key_value(it.uid.as_str())?.0))).collect()
+        let still: HashSet<&Uid> = after.iter().filter(|it| it.blocks).map(|it| &it.uid).collect();
+        let freed = before.iter().filter(|it| it.blocks && !still.contains(&it.uid));
+        freed.filter_map(|it| Some(Arc::clone(self.nodes.get_key_value(&it.uid)?.0))).collect()
     }
 }
 
@@ -178,11 +151,7 @@ mod tests {
     use super::*;
 
     fn observe(graph: &mut Graph, uid: &str, meta: OwnerMeta) -> Vec<String> {
-        observe_at(graph, uid, 1, meta)
-    }
-
-    fn observe_at(graph: &mut Graph, uid: &str, version: u64, meta: OwnerMeta) -> Vec<String> {
-        let mut look = graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, version, meta);
+        let mut look = graph.observe(&"/things".into(), &Tracked::test(uid, 1, meta));
         look.sort();
         look.iter().map(ToString::to_string).collect()
     }
@@ -208,7 +177,7 @@ mod tests {
     fn objects_without_owners_are_not_kept() {
         let mut graph = Graph::default();
         assert!(observe(&mut graph, "a", OwnerMeta::default()).is_empty());
-        assert!(graph.all().is_empty());
+        assert!(graph.nodes.is_empty());
         assert!(forget(&mut graph, "a").is_empty());
     }
 
@@ -235,7 +204,7 @@ mod tests {
         assert!(forget(&mut graph, "d").is_empty(), "it never blocked");
         assert_eq!(observe(&mut graph, "b", OwnerMeta::default()), Vec::<String>::new());
         assert!(graph.dependents("a").next().is_none());
-        assert_eq!(graph.all().len(), 1);
+        assert_eq!(graph.nodes.len(), 1);
     }
 
     #[test]
@@ -251,31 +220,17 @@ mod tests {
     }
 
     #[test]
-    fn all_owners_of_a_kind_are_gone_with_its_definition() {
+    fn dependents_are_found_by_the_kind_of_an_owner() {
         let mut graph = Graph::default();
-        let owner = |api_version: &str, kind: &str, uid: &str| {
-            let mut owner = OwnerRef::to(uid, true);
-            (owner.api_version, owner.kind) = (api_version.to_owned(), kind.to_owned());
-            owner
-        };
-        for (uid, owner) in [
-            ("1", owner("e.test/v1", "A", "a")),
-            ("2", owner("e.test/v2", "A", "b")),
-            ("3", owner("e.test/v1", "B", "c")),
-            ("4", owner("v1", "A", "d")),
-        ] {
-            observe(&mut graph, uid, OwnerMeta { owners: vec![owner], ..OwnerMeta::default() });
+        for (uid, api_version, kind) in
+            [("1", "e.test/v1", "A"), ("2", "e.test/v2", "A"), ("3", "e.test/v1", "B"), ("4", "v1", "A")]
+        {
+            let owner =
+                OwnerRef { api_version: api_version.into(), kind: kind.into(), ..OwnerRef::to("x", true) };
+            observe(&mut graph, uid, OwnerMeta { owners: [owner].into(), ..OwnerMeta::default() });
         }
-        let late = OwnerMeta { owners: vec![owner("e.test/v1", "A", "e")], ..OwnerMeta::default() };
-        observe_at(&mut graph, "5", 8, late);
-        // Another change of an object does not make its references new.
-        let same = OwnerMeta { owners: vec![owner("e.test/v1", "A", "a")], ..OwnerMeta::default() };
-        observe_at(&mut graph, "1", 9, same);
-        assert_eq!(graph.forget_kind("e.test", "A", false, 7), ["1", "2"].map(Uid::from));
-        let gone = ["a", "b", "c", "d", "e"].map(|it| graph.gone(it));
-        assert_eq!(gone, [Some(false), Some(false), None, None, None]);
-        ["1", "2"].iter().for_each(|it| drop(forget(&mut graph, it)));
-        assert!(graph.gone.is_empty());
+        assert_eq!(graph.owned_by_kind("e.test", "A"), ["1", "2"].map(Uid::from));
+        assert_eq!(graph.owned_by_kind("", "A"), ["4"].map(Uid::from));
     }
 
     proptest::proptest! {
@@ -295,7 +250,7 @@ mod tests {
             for owner in 0..6u8 {
                 let owner = owner.to_string();
                 let found: BTreeSet<_> = graph.dependents(&owner).map(|(it, _)| Arc::clone(it)).collect();
-                let names = |node: &Node| node.meta.owners.iter().any(|it| it.uid == owner);
+                let names = |node: &Node| node.object.meta.owners.iter().any(|it| *it.uid == *owner);
                 let named: BTreeSet<_> =
                     graph.nodes.iter().filter(|(_, it)| names(it)).map(|(it, _)| Arc::clone(it)).collect();
                 proptest::prop_assert_eq!(found, named);

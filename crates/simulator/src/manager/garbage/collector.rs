@@ -1,0 +1,603 @@
+//! The collector: follows the served kinds, and processes one object at a time.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dogwatch_client::{Client, Discovery, Error};
+use dogwatch_controller::BoxError;
+use dogwatch_core::{Gvk, Object, ObjectKey, ResourceType, Scope};
+use dogwatch_informer::{Change, Deleted, SharedInformer, Store};
+use dogwatch_workqueue::WorkQueue;
+use dogwatch_workqueue::limiter::ExponentialPerItem;
+use futures_util::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::action::{Deletion, Target, is_absent};
+use super::decide::{self, OwnerState, Verdict};
+use super::definition::Definition;
+use super::deleted_kinds::DeletedKinds;
+use super::graph::{CollectionName, Graph, Node};
+use super::kinds::{self, Kinds};
+use super::monitors::{Monitor, Monitors, Tracker};
+use super::tracked::{NAME, OwnerMeta, OwnerRef, Tracked, Uid};
+use crate::component::{FIRST_RETRY, LONGEST_RETRY};
+use crate::manager::FIELD_MANAGER;
+use crate::recorder::{Event, Recorder};
+
+/// The interval at which discovery is read without a known change, as in k8s.io/kubernetes v1.36.4
+/// cmd/kube-controller-manager/app/core.go.
+const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
+/// The times after a change of a definition or an APIService at which discovery is read: a server
+/// serves the change some time after it is stored.
+const DISCOVERY_AFTER: [Duration; 4] =
+    [Duration::ZERO, Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(5)];
+/// The time for which the collector waits for the first lists. It starts without those that fail,
+/// as kube-controller-manager does: one broken kind must not keep all garbage.
+const SYNC_LIMIT: Duration = Duration::from_secs(30);
+/// The time between the deletion of an owner and the removal of its finalizer, or the deletion of
+/// its dependents. Caches of different kinds are not updated together: in this time they show the
+/// dependents that were created before the deletion.
+const SETTLE: Duration = Duration::from_millis(100);
+/// The number of owners of an object that are read at the same time.
+const CONCURRENT_READS: usize = 8;
+/// The maximum number of absent owners that are remembered.
+const MAX_ABSENT: usize = 1_000;
+
+/// Collects garbage. Dropping it ends its caches.
+pub(super) struct Collector {
+    client: Client,
+    recorder: Recorder,
+    tracker: Arc<Tracker>,
+    monitors: watch::Sender<Arc<Monitors>>,
+    definitions: SharedInformer<Definition>,
+    /// Only its changes matter: they announce that other kinds are served.
+    _services: SharedInformer<Tracked>,
+    /// Notified when other kinds may be served.
+    served: Arc<Notify>,
+    deleted_kinds: Arc<Mutex<DeletedKinds>>,
+    /// The objects that cannot be processed before other kinds are served.
+    unresolved: Mutex<BTreeSet<Uid>>,
+    /// References to owners that the server was asked for in vain, with the namespace of the
+    /// dependent. The uid is not enough: a reference may have the name of another object.
+    absent: Mutex<HashSet<String>>,
+    /// The moment at which each waiting owner, or dependent of one, was first processed.
+    settling: crate::pauses::Pauses<Uid>,
+}
+
+/// The result of processing an object.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    /// It is processed again after this time.
+    Again(Duration),
+}
+
+/// The states of all owners of an object.
+enum Owners {
+    Known(Vec<OwnerState>),
+    /// A cluster-scoped object cannot have an owner in a namespace; it is ignored.
+    Impossible,
+    /// The kind of an owner is not served now.
+    Unknown,
+}
+
+/// The state of an owner, as far as it is known without a request.
+enum KnownOwner {
+    State(OwnerState),
+    Impossible,
+    Unknown,
+    /// The server has to be asked, with this resource.
+    Ask(ResourceType),
+}
+
+impl Collector {
+    /// Starts to follow the kinds.
+    pub(super) fn start(client: Client, recorder: Recorder) -> Result<Self, BoxError> {
+        let limiter = ExponentialPerItem::new(FIRST_RETRY, LONGEST_RETRY);
+        let queue = WorkQueue::builder().name(NAME).limiter(limiter).earliest_wins().build();
+        let tracker = Arc::new(Tracker { graph: Mutex::new(Graph::default()), queue });
+        let (served, deleted_kinds) = (Arc::new(Notify::new()), Arc::<Mutex<DeletedKinds>>::default());
+        let definitions = {
+            let gvk = Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+            let resource = ResourceType::cluster(gvk, "customresourcedefinitions");
+            SharedInformer::new(dogwatch_client::Api::<Definition>::dynamic(client.clone(), resource))
+        };
+        let follow = DefinitionFollower {
+            tracker: Arc::clone(&tracker),
+            served: Arc::clone(&served),
+            deleted_kinds: Arc::clone(&deleted_kinds),
+        };
+        definitions.on_change(move |change| follow.changed(change))?;
+        definitions.start();
+        let services = {
+            let gvk = Gvk::new("apiregistration.k8s.io", "v1", "APIService");
+            let resource = ResourceType::cluster(gvk, "apiservices");
+            SharedInformer::new(dogwatch_client::Api::<Tracked>::dynamic_metadata(client.clone(), resource))
+        };
+        let notify = Arc::clone(&served);
+        services.on_change(move |change| {
+            if !is_initial(change) {
+                notify.notify_one();
+            }
+        })?;
+        services.start();
+        Ok(Self {
+            client,
+            recorder,
+            tracker,
+            monitors: watch::Sender::new(Arc::default()),
+            definitions,
+            _services: services,
+            served,
+            deleted_kinds,
+            unresolved: Mutex::default(),
+            absent: Mutex::default(),
+            settling: crate::pauses::Pauses::default(),
+        })
+    }
+
+    pub(super) fn tracker(&self) -> &Tracker {
+        &self.tracker
+    }
+
+    fn monitors(&self) -> Arc<Monitors> {
+        Arc::clone(&self.monitors.borrow())
+    }
+
+    /// Reads discovery again and again. Returns only if it fails for the first time.
+    pub(super) async fn follow_kinds(&self) -> Result<(), BoxError> {
+        self.definitions.synced_within(SYNC_LIMIT).await?;
+        // The existing definitions are known now.
+        let mut discovery = Some(self.client.discover().await?);
+        let mut rest = DISCOVERY_AFTER.iter().skip(1);
+        loop {
+            if let Some(discovery) = discovery.take() {
+                self.apply(&discovery);
+            }
+            self.prune();
+            let wait = rest.next().copied().unwrap_or(DISCOVERY_PERIOD);
+            tokio::select! {
+                // In fixed order, so that runs with the same seed are identical.
+                biased;
+                () = self.served.notified() => rest = DISCOVERY_AFTER.iter().skip(1),
+                () = tokio::time::sleep(wait) => {}
+            }
+            match self.client.discover().await {
+                Ok(found) => discovery = Some(found),
+                Err(error) => tracing::debug!(%error, "cannot read the kinds; will retry"),
+            }
+        }
+    }
+
+    /// Removes objects that are gone from the collections that only grow otherwise.
+    fn prune(&self) {
+        let graph = self.tracker.graph.lock();
+        self.settling.retain(|it| graph.node(it).is_some());
+        self.unresolved.lock().retain(|it| graph.node(it).is_some());
+    }
+
+    /// Follows the kinds that are served now.
+    fn apply(&self, discovery: &Discovery) {
+        let (kinds, before) = (Kinds::new(discovery), self.monitors());
+        // A definition may have been deleted while its kind was not served.
+        let same = kinds == before.kinds && before.all.values().all(|it| it.is_served);
+        if same && !before.all.is_empty() {
+            return;
+        }
+        let mut all = std::collections::BTreeMap::new();
+        let mut given_up = Vec::new();
+        for (name, resource) in &kinds.collected {
+            let monitor = match before.all.get(name) {
+                // A version that is still served shows the same objects.
+                Some(known) if known.resource == *resource || kinds.serves_resource(&known.resource) => {
+                    known.served(true)
+                }
+                known => {
+                    given_up.extend(known.inspect(|it| it.give_up(&self.tracker)));
+                    let monitor = Arc::new(Monitor::start(&self.client, resource, name, &self.tracker));
+                    // Those that are gone in the meantime would otherwise stay in the graph.
+                    let all = self.tracker.graph.lock().of_collection(name);
+                    self.tracker.look(all.into_iter().collect());
+                    monitor
+                }
+            };
+            all.insert(Arc::clone(name), monitor);
+        }
+        for (name, left) in &before.all {
+            if all.contains_key(name) {
+                continue;
+            }
+            let Gvk { group, kind, .. } = &left.resource.gvk;
+            // A kind that is missing in discovery is no proof that its objects are gone: a server
+            // that starts, or an aggregated one that is replaced, lists fewer kinds for a while.
+            if self.is_defined(&left.resource) || !self.deleted_kinds.lock().contains(group, kind) {
+                all.insert(Arc::clone(name), left.served(false));
+            } else {
+                left.give_up(&self.tracker);
+                self.tracker.forget_collection(name, left.is_namespaced());
+                given_up.push(left);
+            }
+        }
+        let is_changed = kinds != before.kinds || all.len() != before.all.len();
+        self.monitors.send_replace(Arc::new(Monitors { kinds, all }));
+        // The deletion of an owner may not have arrived before its cache was given up. Dependents that
+        // are processed from now on do not find it there.
+        for monitor in given_up {
+            let Gvk { group, kind, .. } = &monitor.resource.gvk;
+            let owned = self.tracker.graph.lock().owned_by_kind(group, kind);
+            self.tracker.look(owned);
+        }
+        if is_changed {
+            self.absent.lock().clear();
+            let unresolved = std::mem::take(&mut *self.unresolved.lock());
+            self.tracker.look(unresolved.into_iter().collect());
+        }
+    }
+
+    /// Returns true if a resource has a definition, whether it is served or not.
+    fn is_defined(&self, resource: &ResourceType) -> bool {
+        let name = format!("{}.{}", resource.plural, resource.gvk.group);
+        let definitions: Store<Definition> = self.definitions.store();
+        definitions.get_named(None, &name).is_some()
+    }
+
+    /// Waits until the first lists are in the graph, or take too long.
+    pub(super) async fn synced(&self) {
+        let deadline = Instant::now().checked_add(SYNC_LIMIT);
+        let mut monitors = self.monitors.subscribe();
+        let known = monitors.wait_for(|it| !it.all.is_empty()).await.map(|it| Arc::clone(&it));
+        let Ok(known) = known else { return };
+        let all = async {
+            for monitor in known.all.values() {
+                monitor.synced().await;
+            }
+        };
+        if tokio::time::timeout_at(deadline.unwrap_or_else(Instant::now), all).await.is_err() {
+            tracing::warn!("not all kinds can be listed; their objects count as absent until they can");
+        }
+    }
+
+    /// Returns an object unless it is certain without a request that nothing has to be done.
+    pub(super) fn unsettled(&self, uid: &Uid) -> Option<Node> {
+        let monitors = self.monitors();
+        let mut graph = self.tracker.graph.lock();
+        let Some(node) = graph.node(uid).cloned() else {
+            self.settling.end(uid);
+            return None;
+        };
+        let is_settled = || {
+            let monitor = monitors.all.get(&node.collection)?;
+            // Without that, the graph may have an object that is gone.
+            monitor.cached(&node.object.key()?, uid)?;
+            let meta = &node.object.meta;
+            if meta.deleting {
+                let waits = meta.waits_for_dependents() && !meta.orphans_dependents();
+                let ends = !meta.waits_for_dependents() && !meta.orphans_dependents();
+                return Some(ends || (waits && decide::is_blocked(uid, &graph)));
+            }
+            let is_solid = |owner: &OwnerRef| {
+                let state = monitors.cached_owner(&node.object, owner);
+                state == Some(OwnerState::Solid)
+            };
+            Some(meta.owners.iter().all(is_solid))
+        };
+        if is_settled().unwrap_or(false) {
+            graph.set_processed(uid);
+            return None;
+        }
+        Some(node)
+    }
+
+    /// Processes an object: reads it, decides, and writes.
+    ///
+    /// # Errors
+    /// The first error. The object is to be processed again.
+    pub(super) async fn process(&self, uid: &Uid) -> Result<Outcome, Error> {
+        let Some(node) = self.tracker.graph.lock().node(uid).cloned() else { return Ok(Outcome::Done) };
+        let monitors = self.monitors();
+        // The objects of a kind that is not served cannot be changed.
+        let Some(target) = monitors.target(&node) else { return Ok(self.unresolved(uid, &monitors)) };
+        let live = match target.live().await {
+            Ok(Some(live)) => live,
+            Ok(None) => {
+                self.gone(&target);
+                return Ok(Outcome::Done);
+            }
+            Err(error) => return Err(self.rediscover(error)),
+        };
+        let meta = live.meta();
+        if meta.deleting {
+            return self.process_deleting(&target, live, &meta).await;
+        }
+        let states = match self.states(&monitors, &node, &meta).await? {
+            Owners::Known(states) => states,
+            Owners::Impossible => return Ok(Outcome::Done),
+            Owners::Unknown => return Ok(self.unresolved(uid, &monitors)),
+        };
+        if states.contains(&OwnerState::Waiting)
+            && let Some(rest) = self.settling.left(uid, SETTLE)
+        {
+            return Ok(Outcome::Again(rest));
+        }
+        let verdict = {
+            let mut graph = self.tracker.graph.lock();
+            graph.set_processed(uid);
+            decide::decide_owned(&meta, &states, uid, &graph)
+        };
+        if node.fresh {
+            let missing = meta.owners.iter().zip(&states).filter(|(_, it)| **it == OwnerState::Dangling);
+            self.report_other_namespaces(&monitors, &target, &live, missing.map(|(it, _)| it)).await;
+        }
+        match verdict {
+            Verdict::DropOwners(owners) => target.drop_owners(&owners).await?,
+            Verdict::Delete { propagation, unblock } => {
+                if target.delete(live, propagation, unblock).await? == Deletion::Gone {
+                    self.gone(&target);
+                }
+            }
+            Verdict::Keep | Verdict::StopWaiting | Verdict::Orphan(_) => {}
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Processes an object that is being deleted.
+    async fn process_deleting(
+        &self,
+        target: &Target,
+        live: super::tracked::Live,
+        meta: &OwnerMeta,
+    ) -> Result<Outcome, Error> {
+        if !meta.waits_for_dependents() && !meta.orphans_dependents() {
+            return Ok(Outcome::Done);
+        }
+        if let Some(rest) = self.settling.left(&target.uid, SETTLE) {
+            return Ok(Outcome::Again(rest));
+        }
+        let monitors = self.monitors();
+        // The dependents of a kind that was defined a moment ago may not be in the graph yet.
+        if !monitors.all.values().all(|it| it.is_synced() || it.is_overdue(SYNC_LIMIT)) {
+            return Ok(Outcome::Again(SETTLE));
+        }
+        let verdict = decide::decide_deleting(meta, &target.uid, &self.tracker.graph.lock());
+        match verdict {
+            Verdict::StopWaiting => target.stop_waiting(live).await?,
+            Verdict::Orphan(uids) => {
+                let (dependents, all_served) = self.dependents(&monitors, uids);
+                target.orphan(dependents).await?;
+                if !all_served {
+                    // Without its owner, a dependent that still refers to it would be deleted as soon
+                    // as it is served again.
+                    return Ok(self.unresolved(&target.uid, &monitors));
+                }
+                target.stop_orphaning(live).await?;
+            }
+            Verdict::Keep | Verdict::DropOwners(_) | Verdict::Delete { .. } => {}
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Keeps an object until other kinds are served than these.
+    fn unresolved(&self, uid: &Uid, monitors: &Arc<Monitors>) -> Outcome {
+        self.unresolved.lock().insert(Arc::clone(uid));
+        // If they have changed meanwhile, nothing else may process the object again.
+        if Arc::ptr_eq(&self.monitors(), monitors) { Outcome::Done } else { Outcome::Again(SETTLE) }
+    }
+
+    /// Returns these dependents, and true if all of them are served.
+    fn dependents(&self, monitors: &Monitors, uids: Vec<Uid>) -> (Vec<Target>, bool) {
+        let graph = self.tracker.graph.lock();
+        let (mut dependents, mut all_served) = (Vec::new(), true);
+        for node in uids.iter().filter_map(|it| graph.node(it)) {
+            match monitors.target(node) {
+                Some(target) => dependents.push(target),
+                None => all_served = false,
+            }
+        }
+        (dependents, all_served)
+    }
+
+    /// Removes an object that is gone from the graph.
+    fn gone(&self, target: &Target) {
+        self.settling.end(&target.uid);
+        self.tracker.forget(&target.uid, target.key.namespace().is_some());
+    }
+
+    /// Reads discovery again if an error says that a kind is not served any more.
+    fn rediscover(&self, error: Error) -> Error {
+        if error.is_not_found() {
+            self.served.notify_one();
+        }
+        error
+    }
+
+    /// Returns the states of all owners of an object.
+    async fn states(&self, monitors: &Monitors, node: &Node, meta: &OwnerMeta) -> Result<Owners, Error> {
+        let mut states = Vec::with_capacity(meta.owners.len());
+        let mut asked = Vec::new();
+        for (at, owner) in meta.owners.iter().enumerate() {
+            match self.known_owner(monitors, node, owner) {
+                KnownOwner::State(state) => states.push(state),
+                KnownOwner::Impossible => return Ok(Owners::Impossible),
+                KnownOwner::Unknown => return Ok(Owners::Unknown),
+                KnownOwner::Ask(resource) => {
+                    states.push(OwnerState::Dangling);
+                    asked.push((at, owner, resource));
+                }
+            }
+        }
+        let mut read = Vec::with_capacity(asked.len());
+        for (at, owner, resource) in asked {
+            read.push(self.live_owner(node, owner, resource).map_ok(move |it| (at, it)).boxed());
+        }
+        let read: Vec<_> = stream::iter(read).buffered(CONCURRENT_READS).try_collect().await?;
+        for (at, state) in read {
+            if let Some(known) = states.get_mut(at) {
+                *known = state;
+            }
+        }
+        Ok(Owners::Known(states))
+    }
+
+    /// Returns the state of an owner as far as it is known without a request. An absence is known
+    /// only if the deletion was observed.
+    fn known_owner(&self, monitors: &Monitors, node: &Node, owner: &OwnerRef) -> KnownOwner {
+        let is_namespaced = node.object.is_namespaced();
+        let was_namespaced = |gone: Option<bool>| match gone {
+            Some(true) if !is_namespaced => Some(KnownOwner::Impossible),
+            Some(_) => Some(KnownOwner::State(OwnerState::Dangling)),
+            None => None,
+        };
+        let gone = self.tracker.graph.lock().gone(&owner.uid);
+        if let Some(known) = was_namespaced(gone) {
+            return known;
+        }
+        let Some(resource) = monitors.kinds.find(&owner.api_version, &owner.kind) else {
+            // References to a kind that is served in another version cannot be resolved, but their
+            // owners exist.
+            let is_served = monitors.kinds.serves(owner.group(), &owner.kind);
+            let gone = if is_served { None } else { self.deleted_kinds.lock().has(owner, node.since) };
+            return was_namespaced(gone).unwrap_or(KnownOwner::Unknown);
+        };
+        if resource.scope == Scope::Namespaced && !is_namespaced {
+            return KnownOwner::Impossible;
+        }
+        if let Some(state) = monitors.cached_owner(&node.object, owner) {
+            return KnownOwner::State(state);
+        }
+        if self.absent.lock().contains(&absent_key(&node.object, owner)) {
+            return KnownOwner::State(OwnerState::Dangling);
+        }
+        KnownOwner::Ask(resource.clone())
+    }
+
+    /// Asks the server for an owner.
+    async fn live_owner(
+        &self,
+        node: &Node,
+        owner: &OwnerRef,
+        resource: ResourceType,
+    ) -> Result<OwnerState, Error> {
+        let Some(key) = owner_key(&node.object, owner, &resource) else { return Ok(OwnerState::Dangling) };
+        let api = dogwatch_client::Api::<Tracked>::dynamic_metadata(self.client.clone(), resource).at(&key);
+        match api.get(key.name()).await {
+            Ok(found) if found.uid == owner.uid => return Ok(OwnerState::of(&found.meta)),
+            Ok(_) => {}
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(self.rediscover(error)),
+        }
+        let mut absent = self.absent.lock();
+        if absent.len() >= MAX_ABSENT {
+            absent.clear();
+        }
+        absent.insert(absent_key(&node.object, owner));
+        Ok(OwnerState::Dangling)
+    }
+
+    /// Records an event if an owner exists, but in another namespace, which is an error of the
+    /// client (k8s.io/kubernetes v1.36.4 pkg/controller/garbagecollector/graph_builder.go).
+    async fn report_other_namespaces<'o>(
+        &self,
+        monitors: &Monitors,
+        target: &Target,
+        live: &super::tracked::Live,
+        missing: impl Iterator<Item = &'o OwnerRef>,
+    ) {
+        let exists = |owner: &OwnerRef| {
+            let resource = monitors.kinds.find(&owner.api_version, &owner.kind)?;
+            monitors.all.get(&kinds::collection(resource)).map(|it| it.has_uid(&owner.uid))
+        };
+        let misplaced: Vec<_> = missing.filter(|it| exists(it).unwrap_or(false)).cloned().collect();
+        let (namespace, gvk) = (target.key.namespace().unwrap_or_default(), &target.monitor.resource.gvk);
+        let about = json!({ "apiVersion": gvk.api_version(), "kind": gvk.kind.as_str(), "metadata": {
+            "name": target.key.name(), "namespace": target.key.namespace(), "uid": *target.uid,
+            "resourceVersion": live.version() } });
+        for OwnerRef { api_version, kind, name, uid, .. } in misplaced {
+            let message = format!(
+                "ownerRef [{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}] does not exist \
+                 in namespace {namespace:?}"
+            );
+            let event = Event::warning("OwnerRefInvalidNamespace", message);
+            self.recorder.record(FIELD_MANAGER, &about, event).await;
+        }
+    }
+}
+
+impl Monitors {
+    /// Returns an object of the graph, if its kind is served.
+    fn target(&self, node: &Node) -> Option<Target> {
+        let monitor = self.all.get(&node.collection).filter(|it| it.is_served)?;
+        Some(Target {
+            monitor: Arc::clone(monitor),
+            key: node.object.key()?,
+            uid: Arc::clone(&node.object.uid),
+        })
+    }
+
+    /// Returns the state of an owner that the caches have.
+    fn cached_owner(&self, dependent: &Tracked, owner: &OwnerRef) -> Option<OwnerState> {
+        let resource = self.kinds.find(&owner.api_version, &owner.kind)?;
+        let collection: CollectionName = kinds::collection(resource);
+        let found = self.all.get(&collection)?.cached(&owner_key(dependent, owner, resource)?, &owner.uid)?;
+        Some(OwnerState::of(&found.meta))
+    }
+}
+
+impl OwnerState {
+    fn of(meta: &OwnerMeta) -> Self {
+        if meta.waits_for_dependents() { Self::Waiting } else { Self::Solid }
+    }
+}
+
+/// Returns the key of an owner. One in a namespace is in that of its dependent.
+fn owner_key(dependent: &Tracked, owner: &OwnerRef, resource: &ResourceType) -> Option<ObjectKey> {
+    let namespace = dependent.header().namespace.filter(|_| resource.scope == Scope::Namespaced);
+    // A namespaced owner of a cluster-scoped object cannot be looked up.
+    if resource.scope == Scope::Namespaced && namespace.is_none() {
+        return None;
+    }
+    ObjectKey::from_parts(namespace, &owner.name).ok()
+}
+
+fn absent_key(dependent: &Tracked, owner: &OwnerRef) -> String {
+    let OwnerRef { api_version, kind, name, uid, .. } = owner;
+    let namespace = dependent.header().namespace.unwrap_or_default();
+    format!("{namespace}/{api_version}/{kind}/{name}/{uid}")
+}
+
+/// Returns true for the objects of the first list, after which discovery is read anyway.
+fn is_initial<T>(change: &Change<T>) -> bool {
+    matches!(change, Change::Added { initial: true, .. })
+}
+
+/// Reacts to changes of definitions.
+struct DefinitionFollower {
+    tracker: Arc<Tracker>,
+    served: Arc<Notify>,
+    deleted_kinds: Arc<Mutex<DeletedKinds>>,
+}
+
+impl DefinitionFollower {
+    fn changed(&self, change: &Change<Definition>) {
+        if let Change::Deleted(deleted) = change {
+            self.deleted(deleted);
+        }
+        if !is_initial(change) {
+            self.served.notify_one();
+        }
+    }
+
+    /// Records that a definition was deleted, and all objects of its kind with it. The kind may
+    /// never have been followed: it can come and go between two reads of discovery.
+    fn deleted(&self, deleted: &Deleted<Definition>) {
+        let definition = deleted.last();
+        let (Some(kind), Some(revision)) = (definition.kind(), definition.revision()) else { return };
+        let group = &definition.spec.group;
+        self.deleted_kinds.lock().insert(group, kind, definition.is_namespaced(), revision);
+        let look = self.tracker.graph.lock().owned_by_kind(group, kind);
+        self.tracker.look(look);
+    }
+}

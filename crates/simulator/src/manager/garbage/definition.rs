@@ -1,0 +1,66 @@
+//! Custom resource definitions, as far as the collector reads them.
+
+use dogwatch_core::{Header, Meta, Object};
+use serde::Deserialize;
+
+/// A custom resource definition.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Definition {
+    metadata: Meta,
+    pub(super) spec: DefinitionSpec,
+    status: DefinitionStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct DefinitionSpec {
+    pub(super) group: String,
+    scope: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DefinitionStatus {
+    accepted_names: AcceptedNames,
+    conditions: Option<Vec<DefinitionCondition>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct AcceptedNames {
+    kind: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct DefinitionCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+impl Object for Definition {
+    fn header(&self) -> Header<'_> {
+        self.metadata.header()
+    }
+}
+
+impl Definition {
+    /// Returns the kind of its objects, if it is established. Otherwise its names may be those of
+    /// another definition.
+    pub(super) fn kind(&self) -> Option<&str> {
+        let is_established = |it: &DefinitionCondition| it.kind == "Established" && it.status == "True";
+        let established = self.status.conditions.iter().flatten().any(is_established);
+        Some(self.status.accepted_names.kind.as_str()).filter(|it| established && !it.is_empty())
+    }
+
+    pub(super) fn is_namespaced(&self) -> bool {
+        self.spec.scope == "Namespaced"
+    }
+
+    /// Returns the revision of its last state, if the server counts revisions.
+    pub(super) fn revision(&self) -> Option<u64> {
+        self.metadata.resource_version.as_str().parse().ok()
+    }
+}
