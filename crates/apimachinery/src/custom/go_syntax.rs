@@ -41,6 +41,11 @@ const OF_RANGE: u64 = 100;
 /// The approximate number of bytes of a class of all characters except a few.
 const OF_OTHERS: u64 = 450;
 
+/// The number of ranges in a class, beyond which the others are in nested classes.
+const CLASS_RANGES: usize = 256;
+/// A class that matches nothing.
+const NO_CHARACTER: &str = r"[^\x{0}-\x{10ffff}]";
+
 /// A syntax error, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
@@ -418,7 +423,8 @@ impl<'a> Reader<'a> {
 
     /// Parses a class in brackets. The opening bracket is consumed already.
     fn class(&mut self, begin: &'a str) -> Result<(), SyntaxError> {
-        let (mut size, mut is_first) = (OF_CLASS, true);
+        let (mut size, mut ranges) = (OF_CLASS, 0);
+        let mut is_first = true;
         self.out.push('[');
         if self.rest.starts_with('^') {
             self.next_char();
@@ -453,6 +459,14 @@ impl<'a> Reader<'a> {
                     size += if it.is_ascii_uppercase() { OF_OTHERS } else { OF_RANGE };
                 }
                 _ => {
+                    // The crate goes through all ranges of a class when it adds one, and through
+                    // those of a nested class at once.
+                    if ranges == CLASS_RANGES {
+                        self.out.push('[');
+                    } else if ranges > 0 && ranges % CLASS_RANGES == 0 {
+                        self.out.push_str("][");
+                    }
+                    ranges += 1;
                     self.range(begin, place)?;
                     size += OF_RANGE;
                 }
@@ -460,7 +474,7 @@ impl<'a> Reader<'a> {
             check_size(size)?;
         }
         self.next_char();
-        self.out.push(']');
+        self.out.push_str(if ranges > CLASS_RANGES { "]]" } else { "]" });
         self.atom(size)
     }
 
@@ -476,6 +490,9 @@ impl<'a> Reader<'a> {
             return Err(error("invalid character class range", self.since(begin)));
         }
         // Surrogates never occur in a `str`, and the crate rejects them.
+        if low >= 0xd800 && high <= 0xdfff {
+            self.out.push_str(NO_CHARACTER);
+        }
         for (low, high) in [(low, high.min(0xd7ff)), (low.max(0xe000), high)] {
             if low <= high {
                 let _ = write!(self.out, "\\x{{{low:x}}}-\\x{{{high:x}}}");
@@ -573,8 +590,8 @@ fn write_char(out: &mut String, it: u32) {
         Some(_) => {
             let _ = write!(out, "\\x{{{it:x}}}");
         }
-        // A surrogate never occurs in a `str`: a class that matches nothing.
-        None => out.push_str("[^\\x{0}-\\x{10ffff}]"),
+        // A surrogate never occurs in a `str`.
+        None => out.push_str(NO_CHARACTER),
     }
 }
 
@@ -793,6 +810,29 @@ mod tests {
     }
 
     /// Each class was parsed by the crate, and the size was only compared at the end.
+    #[test]
+    fn a_class_of_many_ranges_matches_what_each_of_them_matches() {
+        let letter = |number: usize| char::from_u32(0x10000 + 2 * u32::try_from(number).unwrap()).unwrap();
+        for ranges in [1, CLASS_RANGES - 1, CLASS_RANGES, CLASS_RANGES + 1, 3 * CLASS_RANGES, 3 * CLASS_RANGES + 1] {
+            let class: String = (0..ranges).rev().map(letter).collect();
+            for (expression, matches) in [(format!("^[{class}]$"), true), (format!("^[^{class}]$"), false)] {
+                let regex = Regex::new(&translate(&expression).unwrap().expression).unwrap();
+                assert_eq!(regex.is_match(&letter(ranges).to_string()), !matches, "{ranges} ranges");
+                for number in 0..ranges {
+                    assert_eq!(regex.is_match(&letter(number).to_string()), matches, "{number} of {ranges}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_class_of_surrogates_matches_nothing() {
+        for expression in [r"[\x{d800}]", r"[\x{d800}-\x{dfff}]"] {
+            let regex = Regex::new(&translate(expression).unwrap().expression).unwrap();
+            assert!(!regex.is_match("a\u{ffff}"), "{expression}");
+        }
+    }
+
     #[test]
     fn an_expression_that_is_too_large_is_rejected_before_its_end() {
         let time = |count: usize| {

@@ -872,6 +872,16 @@ fn definitions_cost_in_proportion_to_their_size() {
             201,
         ),
         (
+            "a pattern with a class of many ranges",
+            5_000,
+            |n| {
+                let letter = |it| char::from_u32(0x10000 + 2 * it).unwrap();
+                let class: String = (0..u32::try_from(n).unwrap()).rev().map(letter).collect();
+                vec![define(with("s", json!({ "type": "string", "pattern": format!("[{class}]") })))]
+            },
+            201,
+        ),
+        (
             "a pattern with class names that do not end",
             2_500,
             |n| {
