@@ -76,10 +76,14 @@ async fn create(
     if collection.store.get_named(namespace, name).is_some() {
         return Ok(());
     }
-    match collection.create(object, writer).await {
-        // Another client has created it.
-        Err(error) if !error.is_already_exists() => Err(error),
-        _ => Ok(()),
+    let key = ObjectKey::from_parts(namespace, name).ok();
+    match (collection.create(object.clone(), writer).await, key) {
+        // Another client may have created it, or a webhook has denied it with this reason.
+        (Err(error), Some(key)) if error.is_already_exists() => match collection.live(&key).await? {
+            Some(_) => Ok(()),
+            None => Err(error),
+        },
+        (created, _) => created.map(drop),
     }
 }
 

@@ -10,6 +10,9 @@ use crate::environment::Environment;
 use crate::json_access::text;
 use crate::object::JsonObject;
 
+/// The number of characters that the name of an object may have.
+const LONGEST_NAME: usize = 253;
+
 /// Records events. Clones are equivalent.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
@@ -54,7 +57,7 @@ impl Recorder {
         // client-go uses only the time; here the clock may be paused.
         let time = self.environment.now().as_nanosecond() as u64;
         let unique = time ^ u64::from(self.environment.number());
-        let name = format!("{}.{unique:x}", text(about, "/metadata/name"));
+        let name = event_name(text(about, "/metadata/name"), unique);
         let object = event_json(about, &event, namespace, &name, component, &self.environment.stamp());
         let events = self.events.clone().in_namespace(namespace);
         let created = events.create(&WriteParams::default().manager(component), &object.into()).await;
@@ -62,6 +65,14 @@ impl Recorder {
             tracing::debug!(reason = event.reason, %error, "an event is dropped");
         }
     }
+}
+
+/// Returns the name of an event. The name of the object is shortened if the whole would be too long.
+fn event_name(object: &str, unique: u64) -> String {
+    let end = format!(".{unique:x}");
+    let kept = object.get(..LONGEST_NAME - end.len()).unwrap_or(object);
+    // What precedes a dot has to end with a letter or a digit.
+    format!("{}{end}", kept.trim_end_matches(['.', '-']))
 }
 
 fn event_json(

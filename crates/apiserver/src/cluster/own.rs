@@ -8,6 +8,7 @@ use super::write::{Owning, Write};
 use super::{Cluster, ObjectRef};
 use crate::ApiError;
 use crate::custom::convert::{self, Conversions};
+use crate::kinds::DEFINITION;
 use crate::kinds::traits::StatusMetadata;
 use crate::ownership::{self, Reset, Target, Versions};
 use crate::registry::{Catalog, Family, Kind};
@@ -141,7 +142,10 @@ fn reset_of(kind: &Kind, part: &str) -> Reset {
     let custom = kind.custom_version().is_some();
     match part {
         "" if kind.traits.has_status => Reset::trees(["status"]),
-        "status" if custom => Reset::trees(["metadata", "spec"]),
+        // The status of a definition is written with its metadata (`PrepareForUpdate` in
+        // k8s.io/apiextensions-apiserver v0.36.4 pkg/registry/customresourcedefinition/strategy.go
+        // copies it to itself), although its `GetResetFields` excludes them from ownership.
+        "status" if custom || kind.is(&DEFINITION) => Reset::trees(["metadata", "spec"]),
         "status" => Reset::trees(
             match kind.traits.status_metadata {
                 StatusMetadata::All => &["spec"] as &[&str],

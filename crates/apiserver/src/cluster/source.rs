@@ -19,6 +19,9 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 #[derive(Debug)]
 pub struct Source {
     random: Mutex<StdRng>,
+    /// The randomness of requests, none of which is stored. The number of requests depends on the
+    /// clock, because clients send some periodically, and must not change what objects get.
+    requests: Mutex<StdRng>,
     /// The time at an instant; `None` for the clock of the machine.
     clock: Option<(Timestamp, Instant)>,
 }
@@ -26,14 +29,24 @@ pub struct Source {
 impl Source {
     /// Returns a source that uses the clock and the randomness of the machine.
     pub fn real() -> Self {
-        Self { random: Mutex::new(StdRng::from_os_rng()), clock: None }
+        Self {
+            random: Mutex::new(StdRng::from_os_rng()),
+            requests: Mutex::new(StdRng::from_os_rng()),
+            clock: None,
+        }
     }
 
     /// Returns a source with the same uids and names for the same seed, and a clock that begins at
     /// `start` and follows tokio's: it stands still while that is paused. Must be called inside a
     /// runtime.
     pub fn seeded(seed: u64, start: Timestamp) -> Self {
-        Self { random: Mutex::new(StdRng::seed_from_u64(seed)), clock: Some((start, Instant::now())) }
+        Self::with_seed(seed, Some((start, Instant::now())))
+    }
+
+    fn with_seed(seed: u64, clock: Option<(Timestamp, Instant)>) -> Self {
+        // Not the same seed: clients can read audit ids, and the other randomness makes keys.
+        let requests = Mutex::new(StdRng::seed_from_u64(!seed));
+        Self { random: Mutex::new(StdRng::seed_from_u64(seed)), requests, clock }
     }
 
     /// Returns true if time, uids and names come from a seed, so that runs are reproducible.
@@ -46,7 +59,7 @@ impl Source {
     #[must_use]
     pub fn fork(&self) -> Self {
         let seed = self.random().random();
-        Self { random: Mutex::new(StdRng::seed_from_u64(seed)), clock: self.clock }
+        Self::with_seed(seed, self.clock)
     }
 
     /// Returns the current time.
@@ -82,17 +95,17 @@ impl Source {
 
     /// Returns a new uid, of version 4.
     pub fn uid(&self) -> String {
-        let mut bytes: [u8; 16] = self.random().random();
-        bytes[6] = bytes[6] & 0x0f | 0x40;
-        bytes[8] = bytes[8] & 0x3f | 0x80;
-        let mut uid = String::with_capacity(36);
-        for (at, byte) in bytes.into_iter().enumerate() {
-            if matches!(at, 4 | 6 | 8 | 10) {
-                uid.push('-');
-            }
-            uid.extend([byte >> 4, byte & 0x0f].map(|it| char::from(HEX[usize::from(it)])));
-        }
-        uid
+        uid(self.random().random())
+    }
+
+    /// Returns an identifier for a request, in the form of a uid.
+    pub fn audit_id(&self) -> String {
+        uid(self.requests.lock().random())
+    }
+
+    /// Returns a random number in `0.0..1.0`, to spread the ends of requests.
+    pub fn spread(&self) -> f64 {
+        self.requests.lock().random()
     }
 
     /// Returns the five random characters at the end of a generated name.
@@ -106,14 +119,23 @@ impl Source {
         self.random().random_range(0..bound)
     }
 
-    /// Returns a random number in `0.0..1.0`.
-    pub fn fraction(&self) -> f64 {
-        self.random().random()
-    }
-
     fn random(&self) -> parking_lot::MutexGuard<'_, StdRng> {
         self.random.lock()
     }
+}
+
+/// Returns a uid of version 4 with these random bytes.
+fn uid(mut bytes: [u8; 16]) -> String {
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut uid = String::with_capacity(36);
+    for (at, byte) in bytes.into_iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            uid.push('-');
+        }
+        uid.extend([byte >> 4, byte & 0x0f].map(|it| char::from(HEX[usize::from(it)])));
+    }
+    uid
 }
 
 #[cfg(test)]
@@ -129,6 +151,16 @@ mod tests {
         assert_eq!(one.stamp(), "2026-01-02T03:04:05Z");
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(one.stamp(), "2026-01-02T03:05:05Z");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_number_of_requests_does_not_change_what_objects_get() {
+        let start: Timestamp = "2026-01-02T03:04:05Z".parse().expect("a time");
+        let (busy, quiet) = (Source::seeded(7, start), Source::seeded(7, start));
+        let ids = [busy.audit_id(), busy.audit_id()];
+        assert_ne!(ids[0], ids[1]);
+        busy.spread();
+        assert_eq!((busy.uid(), busy.suffix()), (quiet.uid(), quiet.suffix()));
     }
 
     #[tokio::test(start_paused = true)]

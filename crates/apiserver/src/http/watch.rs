@@ -159,7 +159,7 @@ impl Service {
         // v0.36.4 pkg/endpoints/handlers/get.go, so that the watches of one moment do not all end
         // together.
         let timeout = options.timeout.unwrap_or_else(|| {
-            time::scaled(self.settings.watch_timeout, 1.0 + self.cluster.source().fraction())
+            time::scaled(self.settings.watch_timeout, 1.0 + self.cluster.source().spread())
         });
         let mut watch = Watch {
             cluster: Arc::clone(&self.cluster),

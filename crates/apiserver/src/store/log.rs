@@ -138,11 +138,12 @@ impl Log {
     }
 
     /// Returns the version up to which changes have to be dropped to keep within the number `most`
-    /// and the size `largest`; `None` if the log is within them already.
+    /// and the size `largest`; `None` if the log is within them already. The newest change may have
+    /// any size: without it, no watch could ever receive it.
     pub(super) fn excess(&self, most: usize, largest: usize) -> Option<u64> {
         let (mut len, mut size, mut version) = (self.len, self.size, None);
         for change in self.segments.iter().flat_map(|it| it.iter()) {
-            if len <= most && size <= largest {
+            if len <= most && (size <= largest || len == 1) {
                 break;
             }
             (len, size) = (len - 1, size - change.size());

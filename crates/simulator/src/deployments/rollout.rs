@@ -136,13 +136,16 @@ fn fraction(wanted: &Desired, set: &ReplicaSetState) -> i64 {
     if wanted.replicas == 0 {
         return -set.replicas;
     }
-    let before = set.maximum.filter(|it| *it != 0).unwrap_or(wanted.status_replicas);
-    if before == 0 {
+    // Anyone can write the annotation that the maximum comes from.
+    let before = set.maximum.filter(|it| *it > 0).unwrap_or(wanted.status_replicas);
+    if before <= 0 {
         return 0;
     }
     // Rounded to the nearest, halves away from zero; neither is ever negative here.
-    let size = (2 * set.replicas * wanted.maximum() + before) / (2 * before);
-    size - set.replicas
+    let (replicas, maximum, before) =
+        (i128::from(set.replicas), i128::from(wanted.maximum()), i128::from(before));
+    let size = (2 * replicas * maximum + before) / (2 * before);
+    i64::try_from(size).unwrap_or(i64::MAX).saturating_sub(set.replicas)
 }
 
 /// Returns the ReplicaSets beyond the revision history limit of a Deployment, oldest first.

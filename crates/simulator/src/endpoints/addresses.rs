@@ -23,19 +23,27 @@ pub(super) struct Group {
 /// Groups the pods that can be reached by the ports that they serve. `pods` are those that the
 /// service selects.
 pub(super) fn groups(service: &Value, pods: &[Arc<Value>]) -> Vec<Group> {
-    let (mut groups, mut known): (Vec<Group>, HashMap<PortsKey, usize>) = Default::default();
+    let wanted = items(service, "/spec/ports");
+    let names: Vec<(&str, &str)> =
+        wanted.iter().filter_map(|it| Some((target_name(it)?, text(it, "/protocol")))).collect();
+    // A group for each combination of the numbers that the names stand for: most services have no
+    // names, and need their ports only once.
+    let mut groups: Vec<Option<Group>> = Vec::new();
+    let mut known: HashMap<Vec<Option<i64>>, usize> = HashMap::new();
     for pod in pods.iter().filter(|it| is_reachable(it)) {
-        let ports = ports(service, pod);
-        if ports.is_empty() && !items(service, "/spec/ports").is_empty() {
-            continue;
-        }
-        let group = *known.entry(key(&ports)).or_insert_with(|| {
-            groups.push(Group { ports, pods: Vec::new() });
+        let named = if names.is_empty() { HashMap::new() } else { named_ports(pod) };
+        let numbers: Vec<Option<i64>> = names.iter().map(|it| named.get(it).copied()).collect();
+        let group = *known.entry(numbers).or_insert_with_key(|numbers| {
+            let ports = ports(wanted, numbers);
+            let serves_none = ports.is_empty() && !wanted.is_empty();
+            groups.push((!serves_none).then(|| Group { ports, pods: Vec::new() }));
             groups.len() - 1
         });
-        groups[group].pods.push(Arc::clone(pod));
+        if let Some(group) = &mut groups[group] {
+            group.pods.push(Arc::clone(pod));
+        }
     }
-    groups
+    groups.into_iter().flatten().collect()
 }
 
 /// Ports in a form that can be looked up: the groups of a service can be as many as its pods.
@@ -62,14 +70,18 @@ fn address(pod: &Value) -> Option<&str> {
     all.chain([text(pod, "/status/podIP")]).find(|it| it.parse::<Ipv4Addr>().is_ok())
 }
 
-/// Returns the ports of a service on a pod: by number, or by the name of a container port.
-fn ports(service: &Value, pod: &Value) -> Vec<Value> {
-    let wanted = items(service, "/spec/ports");
-    let any_name = wanted.iter().any(|it| matches!(at(it, "/targetPort"), Some(Value::String(_))));
-    let named = if any_name { named_ports(pod) } else { HashMap::new() };
+/// Returns the name of the container port that a port of a service stands for, if it has one.
+fn target_name(port: &Value) -> Option<&str> {
+    at(port, "/targetPort").and_then(Value::as_str)
+}
+
+/// Returns the ports of a service in the form of an EndpointSlice. `numbers` are those of the ports
+/// with a [`target_name`], in order.
+fn ports(wanted: &[Value], numbers: &[Option<i64>]) -> Vec<Value> {
+    let mut numbers = numbers.iter().copied();
     let resolve = |port: &Value| {
         let number = match at(port, "/targetPort") {
-            Some(Value::String(name)) => *named.get(&(name.as_str(), text(port, "/protocol")))?,
+            Some(Value::String(_)) => numbers.next()??,
             Some(target) => target.as_i64()?,
             None => number(port, "/port")?,
         };
@@ -199,6 +211,20 @@ mod tests {
         let unknown = service(json!([{ "port": 80, "targetPort": "grpc", "protocol": "TCP" }]));
         assert!(groups(&unknown, &pods).is_empty());
         assert_eq!(groups(&service(json!([])), &pods).len(), 1, "a headless service needs no ports");
+    }
+
+    #[test]
+    fn ports_that_no_container_names_are_left_out() {
+        let ports = service(json!([
+            { "name": "a", "port": 80, "targetPort": "http", "protocol": "TCP" },
+            { "name": "b", "port": 81, "targetPort": "http", "protocol": "UDP" },
+            { "name": "c", "port": 82, "targetPort": "http", "protocol": "TCP", "appProtocol": "h2c" },
+            { "name": "d", "port": 83, "protocol": "TCP" },
+        ]));
+        let all = groups(&ports, &[pod("a", 8080, true)]);
+        let found: Vec<_> = all[0].ports.iter().map(|it| (text(it, "/name"), number(it, "/port"))).collect();
+        assert_eq!(found, [("a", Some(8080)), ("c", Some(8080)), ("d", Some(83))]);
+        assert_eq!(text(&all[0].ports[1], "/appProtocol"), "h2c");
     }
 
     #[test]

@@ -104,9 +104,15 @@ impl Kubelet {
     /// Returns the time until the next stage of a pod.
     fn rest(&self, key: &ObjectKey, pod: &Value, stage: Stage) -> Duration {
         let uid = text(pod, "/metadata/uid");
+        let grace = || {
+            let grace = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
+            Duration::from_secs(grace.unsigned_abs())
+        };
         let mut stages = self.stages.lock();
         if let Some(known) = stages.get(key).filter(|it| it.uid == uid && it.stage == stage) {
-            return known.takes.saturating_sub(known.since.elapsed());
+            // A second deletion may have shortened the grace period.
+            let takes = if stage == Stage::Stop { known.takes.min(grace()) } else { known.takes };
+            return takes.saturating_sub(known.since.elapsed());
         }
         let takes = match stage {
             Stage::Accept | Stage::Refresh => Duration::ZERO,
@@ -115,10 +121,7 @@ impl Kubelet {
                 self.settings.ready_after.saturating_add(jitter)
             }
             Stage::Complete => self.settings.complete_after,
-            Stage::Stop => {
-                let grace = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
-                self.settings.stop_after.min(Duration::from_secs(grace.unsigned_abs()))
-            }
+            Stage::Stop => self.settings.stop_after.min(grace()),
             Stage::Collect => QUARANTINE,
         };
         let begun = StageTimer { uid: uid.to_owned(), stage, since: Instant::now(), takes };
@@ -271,7 +274,8 @@ impl Reconciler for Kubelet {
         let left = time_left(&pod, self.environment.now());
         let over = left.is_some_and(|it| it.is_zero());
         let facts = Facts { now: &now, hosts: &hosts, addresses: &addresses, uid, over };
-        if self.report(key, stage, facts, writer).await?.is_none() {
+        let reported = self.report(key, stage, facts, writer).await?;
+        if reported.is_none_or(|it| text(&it, "/metadata/uid") != uid) {
             // The handler may have processed the deletion before the address was taken.
             self.addresses.lock().give_back_unreported(key, uid);
             return Ok(Action::Done);
