@@ -43,8 +43,16 @@ const OF_OTHERS: u64 = 450;
 
 /// The number of ranges in a class, beyond which the others are in nested classes.
 const CLASS_RANGES: usize = 256;
-/// A class that matches nothing.
-const NO_CHARACTER: &str = r"[^\x{0}-\x{10ffff}]";
+/// A class that matches nothing, not even when case is ignored.
+const NO_CHARACTER: &str = "[a&&b]";
+/// The number of code points that the crate compares with the table of cases in the time that it takes
+/// for one byte of a compiled expression.
+const FOLDED_PER_BYTE: u64 = 4;
+/// The number of all code points.
+const ALL: u64 = 0x11_0000;
+/// The number of bytes of alternatives that the crate sorts again for each further one, if all are
+/// single characters, in the time that it takes for one byte of a compiled expression.
+const SORTED_PER_BYTE: u64 = 1_000;
 
 /// A syntax error, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +72,8 @@ impl fmt::Display for SyntaxError {
 #[derive(Debug)]
 pub(super) struct Translated {
     pub(super) expression: String,
-    /// The approximate number of bytes of the compiled expression, at most [`LARGEST`].
+    /// The approximate number of bytes of the compiled expression, and of what would take as long to
+    /// compile as the parts that take longer than they are large. At most [`LARGEST`].
     pub(super) size: u64,
 }
 
@@ -79,6 +88,8 @@ pub(super) fn translate(expression: &str) -> Result<Translated, SyntaxError> {
         out: String::with_capacity(expression.len() * 2),
         open: vec![Group::default()],
         last_repeat: None,
+        folds: false,
+        work: 0,
         last_name_end: expression.rfind(":]"),
     };
     while !reader.rest.is_empty() {
@@ -86,7 +97,11 @@ pub(super) fn translate(expression: &str) -> Result<Translated, SyntaxError> {
     }
     reader.group().settle();
     match reader.open.as_slice() {
-        [whole] => Ok(Translated { expression: reader.out, size: whole.size.saturating_add(OF_EXPRESSION) }),
+        [whole] => {
+            let size = whole.size.saturating_add(reader.work);
+            check_size(size)?;
+            Ok(Translated { expression: reader.out, size: size.saturating_add(OF_EXPRESSION) })
+        }
         _ => Err(error("missing closing )", expression)),
     }
 }
@@ -104,6 +119,10 @@ struct Reader<'a> {
     /// The text from the beginning of the repetition that was parsed right before, if there was
     /// one.
     last_repeat: Option<&'a str>,
+    /// True if a flag `i` was parsed. Cases are then added to every class, one code point at a time.
+    folds: bool,
+    /// The work that takes longer than the result is large, as a number of bytes that take as long.
+    work: u64,
     /// The position of the last `:]`, which ends the name of a class. Without it, each `[:` that no
     /// name follows would search the whole rest.
     last_name_end: Option<usize>,
@@ -118,6 +137,10 @@ struct Group {
     repeats: u64,
     /// The sum of the sizes of the settled atoms in the group.
     size: u64,
+    /// The number of atoms in the current alternative.
+    atoms: usize,
+    /// True if an earlier alternative has no atom or several.
+    has_sequences: bool,
 }
 
 /// An expression that can be repeated.
@@ -140,9 +163,13 @@ impl<'a> Reader<'a> {
                 self.out.push('|');
                 let group = self.group();
                 group.settle();
+                group.has_sequences |= std::mem::take(&mut group.atoms) != 1;
+                // Alternatives that are single characters become one class.
+                let sorted = if group.has_sequences { 0 } else { group.size / SORTED_PER_BYTE };
                 // An alternative takes a transition even if it is empty.
                 group.size = group.size.saturating_add(OF_LITERAL);
                 group.check_size()?;
+                self.add_work(sorted)?;
             }
             it @ ('^' | '$' | '.') => {
                 self.out.push(it);
@@ -199,6 +226,7 @@ impl<'a> Reader<'a> {
     fn add(&mut self, atom: Atom) -> Result<(), SyntaxError> {
         let group = self.group();
         group.settle();
+        group.atoms = group.atoms.saturating_add(1);
         group.atom = Some(atom);
         group.check_size()
     }
@@ -246,6 +274,7 @@ impl<'a> Reader<'a> {
         while !self.rest.is_empty() {
             match self.next_char() {
                 it @ ('i' | 'm' | 's' | 'U') => {
+                    self.folds |= it == 'i';
                     flags.iter_mut().for_each(|flags| flags.retain(|known| known != it));
                     flags[usize::from(off)].push(it);
                     seen = true;
@@ -262,7 +291,10 @@ impl<'a> Reader<'a> {
                     }
                     if head != "(?)" {
                         self.out.push_str(&head);
-                        self.group().settle();
+                        let group = self.group();
+                        group.settle();
+                        group.size = group.size.saturating_add(OF_LITERAL);
+                        group.check_size()?;
                     }
                     return Ok(());
                 }
@@ -418,7 +450,19 @@ impl<'a> Reader<'a> {
         }
         let found = UnicodeClass::named(name).ok_or_else(|| refuse(self.since(begin)))?;
         let _ = write!(self.out, "\\{}{{{}={name}}}", if negated { 'P' } else { 'p' }, found.property);
+        self.fold(ALL)?;
         Ok(found.size)
+    }
+
+    /// Counts the work of adding the other cases of this number of code points.
+    fn fold(&mut self, width: u64) -> Result<(), SyntaxError> {
+        // Once in a nested class, and once in the outer one.
+        if self.folds { self.add_work(2 * width / FOLDED_PER_BYTE) } else { Ok(()) }
+    }
+
+    fn add_work(&mut self, work: u64) -> Result<(), SyntaxError> {
+        self.work = self.work.saturating_add(work);
+        check_size(self.work)
     }
 
     /// Parses a class in brackets. The opening bracket is consumed already.
@@ -445,6 +489,8 @@ impl<'a> Reader<'a> {
                 }
                 let _ = write!(self.out, "[:{name}:]");
                 size += if of == name { OF_RANGE } else { OF_OTHERS };
+                self.fold(if of == name { 0 } else { ALL })?;
+                check_size(size)?;
                 continue;
             }
             let perl = place.strip_prefix('\\').and_then(|it| it.chars().next());
@@ -457,6 +503,7 @@ impl<'a> Reader<'a> {
                     self.rest = &place[2..];
                     self.out.push_str(perl_class(it));
                     size += if it.is_ascii_uppercase() { OF_OTHERS } else { OF_RANGE };
+                    self.fold(if it.is_ascii_uppercase() { ALL } else { 0 })?;
                 }
                 _ => {
                     // The crate goes through all ranges of a class when it adds one, and through
@@ -467,7 +514,8 @@ impl<'a> Reader<'a> {
                         self.out.push_str("][");
                     }
                     ranges += 1;
-                    self.range(begin, place)?;
+                    let width = self.range(begin, place)?;
+                    self.fold(width)?;
                     size += OF_RANGE;
                 }
             }
@@ -478,8 +526,8 @@ impl<'a> Reader<'a> {
         self.atom(size)
     }
 
-    /// Parses a character of a class, or a range of characters.
-    fn range(&mut self, class: &'a str, begin: &'a str) -> Result<(), SyntaxError> {
+    /// Parses a character of a class, or a range of characters. Returns their number.
+    fn range(&mut self, class: &'a str, begin: &'a str) -> Result<u64, SyntaxError> {
         let low = self.class_char(class)?;
         let mut high = low;
         if self.rest.starts_with('-') && self.rest.len() > 1 && !self.rest.starts_with("-]") {
@@ -498,7 +546,7 @@ impl<'a> Reader<'a> {
                 let _ = write!(self.out, "\\x{{{low:x}}}-\\x{{{high:x}}}");
             }
         }
-        Ok(())
+        Ok(u64::from(high.abs_diff(low)).saturating_add(1))
     }
 
     fn class_char(&mut self, class: &'a str) -> Result<u32, SyntaxError> {
@@ -770,6 +818,15 @@ mod tests {
             // Empty alternatives counted as nothing.
             (format!("(a{}){{1000}}", "|".repeat(300)), false),
             (format!("[{}]", r"\p{L}".repeat(2_000)), false),
+            // Cases are added one by one, and the classes of alternatives sorted again for each.
+            (r"(?i)^[!-\x{10ffff}]\p{L}\D{1,100}$".to_owned(), true),
+            (format!("(?i){}", r"[!-\x{10ffff}]".repeat(100)), false),
+            (format!("(?i){}", r"[\D]".repeat(100)), false),
+            (r"[!-\x{10ffff}]".repeat(100), true),
+            (vec!["[xyz]"; 3_000].join("|"), true),
+            (vec!["[xyz]"; 10_000].join("|"), false),
+            (vec!["word"; 10_000].join("|"), true),
+            ("(?i)".repeat(200_000), false),
         ] {
             let refused = translate(&expression).map(|it| it.size).map_err(|it| it.to_string());
             match refused {
@@ -809,7 +866,6 @@ mod tests {
         }
     }
 
-    /// Each class was parsed by the crate, and the size was only compared at the end.
     #[test]
     fn a_class_of_many_ranges_matches_what_each_of_them_matches() {
         let letter = |number: usize| char::from_u32(0x10000 + 2 * u32::try_from(number).unwrap()).unwrap();
@@ -835,6 +891,7 @@ mod tests {
         }
     }
 
+    /// Each class was parsed by the crate, and the size was only compared at the end.
     #[test]
     fn an_expression_that_is_too_large_is_rejected_before_its_end() {
         let time = |count: usize| {

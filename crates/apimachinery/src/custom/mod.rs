@@ -14,6 +14,7 @@ mod unknown_fields;
 mod dns_names;
 mod formats;
 mod go_syntax;
+mod nfa_search;
 pub mod pattern;
 pub mod structural;
 pub mod metadata;

@@ -6,22 +6,17 @@
 //! parsing it. A few bytes can become megabytes, so the compiled forms of all definitions share a
 //! limit: beyond it the oldest are dropped, and compiled again when they are needed.
 //!
-//! A text is matched by an automaton that is built as the text needs it, which takes a few steps for
-//! each byte. If it would become too large, the states of the expression are simulated instead, all
-//! of them for each byte. The caller decides whether it affords that, and the compilation.
+//! The caller decides whether it affords the steps of a compilation and of a search.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, LazyLock, Weak};
 
-use regex_automata::hybrid::dfa::{Builder, Cache, Config, DFA};
-use regex_automata::nfa::thompson;
-use regex_automata::nfa::thompson::pikevm::PikeVM;
-use regex_automata::util::pool::Pool;
-use regex_automata::{Input, util::syntax};
+use regex_automata::nfa::thompson::{self, NFA};
+use regex_automata::util::syntax;
 
-use super::go_syntax::{LARGEST, Translated, translate};
+use super::go_syntax::{LARGEST, translate};
+use super::nfa_search;
 
 /// The number of bytes that the compiled forms of all patterns may take. Those of one definition
 /// take a quarter of it at most, so that the patterns of an object do not displace each other.
@@ -49,7 +44,7 @@ enum Form {
     Text,
     /// It is not valid.
     Invalid,
-    Compiled(Arc<Compiled>),
+    Compiled(NFA),
 }
 
 /// The patterns that are compiled.
@@ -63,33 +58,6 @@ struct CompiledPatterns {
     /// The limit of the sum.
     most: u64,
 }
-
-/// A compiled expression.
-#[derive(Debug)]
-struct Compiled {
-    nfa: thompson::NFA,
-    /// The number of states of the expression, and of the alternatives between them: the most steps of
-    /// the simulation for each byte.
-    steps: usize,
-    /// `None` if the expression is only simulated.
-    automaton: Option<Automaton>,
-}
-
-/// An automaton whose states are built as texts need them.
-#[derive(Debug)]
-struct Automaton {
-    dfa: DFA,
-    /// The states that were built so far, for one search at a time each.
-    caches: Pool<Cache, CreateCache>,
-}
-
-/// The number of bytes of the states of an automaton, for one search.
-const CACHE: usize = 1 << 20;
-/// The number of bytes of states that are kept for the next search. They do not count towards
-/// [`MOST_COMPILED`].
-const KEPT_CACHE: usize = 32 << 10;
-
-type CreateCache = Box<dyn Fn() -> Cache + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
 /// The patterns in use, by their text. Patterns of removed definitions are dropped as the map
 /// grows.
@@ -141,11 +109,10 @@ impl Pattern {
     }
 
     /// Returns true if any part of a text matches, or `None` if that takes a number of steps that
-    /// `afford` refuses. It is called only if there are more than a few steps for each byte, or if
-    /// the pattern must be compiled.
+    /// `afford` refuses. It is called again and again, with the steps since the last call.
     pub(super) fn is_match_within(&self, text: &str, mut afford: impl FnMut(usize) -> bool) -> Option<bool> {
         match self.compiled(&COMPILED, &mut afford)? {
-            Some(compiled) => compiled.is_match_within(text, afford),
+            Some(nfa) => nfa_search::is_match(&nfa, text, afford),
             None => Some(false),
         }
     }
@@ -161,12 +128,12 @@ impl Pattern {
         &self,
         all: &Mutex<CompiledPatterns>,
         afford: impl FnOnce(usize) -> bool,
-    ) -> Option<Option<Arc<Compiled>>> {
+    ) -> Option<Option<NFA>> {
         let (compiled, size) = {
             // Held while the pattern is compiled: other callers wait for the result.
             let mut form = self.shared.form.lock();
             match &*form {
-                Form::Compiled(compiled) => return Some(Some(Arc::clone(compiled))),
+                Form::Compiled(compiled) => return Some(Some(compiled.clone())),
                 Form::Invalid => return Some(None),
                 Form::Text => {}
             }
@@ -177,11 +144,11 @@ impl Pattern {
             if !afford(usize::try_from(translated.size / BYTES_PER_STEP).unwrap_or(usize::MAX)) {
                 return None;
             }
-            let Some(compiled) = compile(&self.shared.text, &translated).map(Arc::new) else {
+            let Some(compiled) = compile(&self.shared.text, &translated.expression) else {
                 *form = Form::Invalid;
                 return Some(None);
             };
-            *form = Form::Compiled(Arc::clone(&compiled));
+            *form = Form::Compiled(compiled.clone());
             (compiled, translated.size)
         };
         // Separate from the lock of the pattern, since dropping takes the locks of others.
@@ -217,75 +184,18 @@ impl CompiledPatterns {
     }
 }
 
-impl Compiled {
-    fn is_match_within(&self, text: &str, mut afford: impl FnMut(usize) -> bool) -> Option<bool> {
-        let input = Input::new(text).earliest(true);
-        if let Some(found) = self.automaton.as_ref().and_then(|it| it.is_match(&input)) {
-            return Some(found);
-        }
-        if !afford(self.steps.saturating_mul(text.len())) {
-            return None;
-        }
-        let simulation = PikeVM::new_from_nfa(self.nfa.clone()).ok()?;
-        Some(simulation.is_match(&mut simulation.create_cache(), input))
-    }
-}
-
-impl Automaton {
-    /// Returns `None` if the text needs too many states.
-    fn is_match(&self, input: &Input<'_>) -> Option<bool> {
-        let mut cache = self.caches.get();
-        let found = self.dfa.try_search_fwd(&mut cache, input);
-        // The next text may need other states.
-        if found.is_err() || cache.memory_usage() > KEPT_CACHE {
-            *cache = self.dfa.create_cache();
-        }
-        found.ok().map(|it| it.is_some())
-    }
-}
-
-fn compile(text: &str, translated: &Translated) -> Option<Compiled> {
+/// Compiles a translated expression. Clones of the result share it.
+fn compile(text: &str, expression: &str) -> Option<NFA> {
     // Twice the limit that the translation checks against, since that only estimates the size: in
     // practice the compiled form is never larger.
     let most = usize::try_from(2 * LARGEST).ok();
-    let nfa = thompson::Compiler::new()
-        .syntax(syntax::Config::new().nest_limit(400))
-        .configure(thompson::Config::new().nfa_size_limit(most).which_captures(thompson::WhichCaptures::None))
-        .build(&translated.expression);
-    // A new state costs up to the number of states of the expression, so building them for fewer
-    // bytes than this costs more than a few steps for each byte.
-    let bytes_per_state = |nfa: &thompson::NFA| (nfa.states().len() / 8).max(10);
-    let built = nfa.map_err(|it| it.to_string()).and_then(|nfa| {
-        let alternatives = nfa.states().iter().map(|it| match it {
-            thompson::State::Union { alternates } => alternates.len(),
-            _ => 0,
-        });
-        let alternatives = alternatives.fold(0, usize::saturating_add);
-        let config = Config::new()
-            .skip_cache_capacity_check(true)
-            .cache_capacity(CACHE)
-            .minimum_cache_clear_count(Some(2))
-            .minimum_bytes_per_state(Some(bytes_per_state(&nfa)));
-        // The crate collects alternatives in the cache. If they alone fill it, it clears the cache
-        // without end, in a recursion.
-        let is_small = alternatives.saturating_mul(8) <= CACHE;
-        let steps = nfa.states().len().saturating_add(alternatives);
-        let build =
-            || Builder::new().configure(config).build_from_nfa(nfa.clone()).map_err(|it| it.to_string());
-        let dfa = is_small.then(build).transpose()?;
-        let automaton = dfa.map(|dfa| {
-            let for_cache = dfa.clone();
-            Automaton { dfa, caches: Pool::new(Box::new(move || for_cache.create_cache())) }
-        });
-        Ok(Compiled { nfa, steps, automaton })
-    });
-    match built {
-        Ok(compiled) => Some(compiled),
-        Err(error) => {
-            tracing::warn!(pattern = text, %error, "cannot compile a pattern; it matches nothing");
-            None
-        }
-    }
+    let config = thompson::Config::new().nfa_size_limit(most).which_captures(thompson::WhichCaptures::None);
+    let syntax = syntax::Config::new().nest_limit(400);
+    let built = thompson::Compiler::new().syntax(syntax).configure(config).build(expression);
+    let report = |error: &thompson::BuildError| {
+        tracing::warn!(pattern = text, %error, "cannot compile a pattern; it matches nothing");
+    };
+    built.inspect_err(report).ok()
 }
 
 #[cfg(test)]
@@ -325,8 +235,8 @@ mod tests {
         let size = Pattern::compiled_size("^oldest-0$").expect("it is valid");
         let all = Mutex::new(CompiledPatterns::new(3 * size));
         let matches = |at: usize| {
-            let compiled = patterns[at].compiled(&all, |_| true).flatten().expect("it is valid");
-            compiled.is_match_within(&format!("oldest-{at}"), |_| true)
+            let nfa = patterns[at].compiled(&all, |_| true).flatten().expect("it is valid");
+            nfa_search::is_match(&nfa, &format!("oldest-{at}"), |_| true)
         };
         let compiled = || patterns.iter().map(Pattern::is_compiled).collect::<Vec<_>>();
         assert!((0..3).all(|at| matches(at) == Some(true)));
@@ -350,29 +260,6 @@ mod tests {
         assert_eq!(compiled.add(&kept.shared, 200).len(), 2, "a large one remains on its own");
     }
 
-    /// Regression test: the automaton of such an expression cleared its cache in an endless recursion,
-    /// which ended the process.
-    #[test]
-    fn an_expression_with_more_transitions_than_the_cache_can_hold_is_simulated() {
-        let text = format!("(a{}){{1000}}", "|".repeat(300));
-        let translated = Translated { expression: text.clone(), size: 0 };
-        let compiled = compile(&text, &translated).expect("it is valid");
-        assert!(compiled.automaton.is_none());
-        assert_eq!(compiled.is_match_within("x", |_| true), Some(true));
-        assert_eq!(compiled.is_match_within("x", |_| false), None);
-    }
-
-    #[test]
-    fn few_states_of_an_automaton_are_kept() {
-        let pattern = Pattern::new("^[a-b]*a[a-b]{11}$");
-        let text: String =
-            (0..4_000_u32).map(|it| if it.count_ones() % 2 == 0 { 'a' } else { 'b' }).collect();
-        pattern.is_match(&text);
-        let compiled = pattern.compiled(&COMPILED, |_| true).flatten().expect("it is valid");
-        let automaton = compiled.automaton.as_ref().expect("it is small");
-        assert!(automaton.caches.get().memory_usage() <= KEPT_CACHE);
-    }
-
     #[test]
     fn groups_at_the_depth_limit_compile() {
         let nested = format!("^{}a{}$", "(".repeat(50), ")*".repeat(50));
@@ -387,39 +274,12 @@ mod tests {
     }
 
     #[test]
-    fn a_match_that_is_expensive_for_each_byte_must_be_afforded() {
-        // The set of states depends on the last 300 characters.
-        let pattern = Pattern::new("(a|b)*a(a|b){300}c");
-        let mut random = 1_u32;
-        let text: String = std::iter::repeat_with(|| {
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            if random >> 31 == 0 { 'a' } else { 'b' }
-        })
-        .take(20_000)
-        .collect();
-        assert_eq!(pattern.is_match_within(&text, |_| false), None);
-        assert!(!pattern.is_compiled(), "compiling it must be afforded too");
+    fn a_compilation_and_a_search_must_be_afforded() {
+        let pattern = Pattern::new("^afforded{3}$");
+        assert_eq!(pattern.is_match_within("affordeddd", |_| false), None);
+        assert!(!pattern.is_compiled());
         assert!(!pattern.is_match(""));
-        let mut asked = 0;
-        let refuse = |steps| {
-            asked = steps;
-            false
-        };
-        assert_eq!(pattern.is_match_within(&text, refuse), None);
-        assert!(asked > 300 * text.len(), "{asked}");
-        assert_eq!(pattern.is_match_within(&text[..500], |_| false), Some(false));
-        for (end, expected) in [("c", true), ("d", false)] {
-            let text = format!("{text}a{}{end}", "b".repeat(300));
-            assert_eq!(pattern.is_match_within(&text, |_| true), Some(expected));
-        }
-    }
-
-    #[test]
-    fn an_expression_with_many_states_is_cheap_on_text_that_needs_few_of_them() {
-        let pattern = Pattern::new(r"^[\p{L}\p{N}_.-]{1,256}(,[\p{L}\p{N}_.-]{1,256})*$");
-        assert!(pattern.is_match("x"));
-        let text = "große-名前_9,".repeat(20_000) + "x";
-        assert_eq!(pattern.is_match_within(&text, |_| false), Some(true));
-        assert_eq!(pattern.is_match_within(&format!("{text} "), |_| false), Some(false));
+        assert_eq!(pattern.is_match_within("affordeddd", |_| false), None);
+        assert_eq!(pattern.is_match_within("affordeddd", |_| true), Some(true));
     }
 }
