@@ -813,7 +813,9 @@ mod tests {
     #[test]
     fn a_class_of_many_ranges_matches_what_each_of_them_matches() {
         let letter = |number: usize| char::from_u32(0x10000 + 2 * u32::try_from(number).unwrap()).unwrap();
-        for ranges in [1, CLASS_RANGES - 1, CLASS_RANGES, CLASS_RANGES + 1, 3 * CLASS_RANGES, 3 * CLASS_RANGES + 1] {
+        for ranges in
+            [1, CLASS_RANGES - 1, CLASS_RANGES, CLASS_RANGES + 1, 3 * CLASS_RANGES, 3 * CLASS_RANGES + 1]
+        {
             let class: String = (0..ranges).rev().map(letter).collect();
             for (expression, matches) in [(format!("^[{class}]$"), true), (format!("^[^{class}]$"), false)] {
                 let regex = Regex::new(&translate(&expression).unwrap().expression).unwrap();

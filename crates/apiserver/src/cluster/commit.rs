@@ -79,7 +79,7 @@ impl Write<'_> {
         // The last finalizer is gone, or the grace period is over.
         let is_removed = is_to_be_removed(kind, &self.new);
         let draft = match is_removed {
-            true => cluster.draft(kind, &self.new).await?,
+            true => cluster.conversion().draft(kind, &self.new).await?,
             false => self.draft_within_limit().await?,
         };
         cluster.check_defined(kind)?;
@@ -116,10 +116,10 @@ impl Write<'_> {
     async fn draft_within_limit(&mut self) -> Result<Draft, ApiError> {
         let (cluster, kind) = (self.cluster, self.place.kind);
         let limit = LARGEST_OBJECT.max(self.base.map_or(0, |it| it.stored.json().len()));
-        let mut draft = cluster.draft(kind, &self.new).await?;
+        let mut draft = cluster.conversion().draft(kind, &self.new).await?;
         if draft.size() > limit && self.owning == Owning::Track {
             metadata_mut(&mut self.new).remove("managedFields");
-            draft = cluster.draft(kind, &self.new).await?;
+            draft = cluster.conversion().draft(kind, &self.new).await?;
         }
         if draft.size() > limit {
             let message = format!(

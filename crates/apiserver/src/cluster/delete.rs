@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
-use super::admission_webhooks::AdmissionAttributes;
+use super::admission_attributes::AdmissionAttributes;
 use super::commit::is_to_be_removed;
 use super::object_fields::{metadata_mut, object_mut};
 use super::place::MODIFIED;
@@ -170,11 +170,12 @@ impl Cluster {
             check_preconditions(place, options, &current)?;
             let mut warnings = warnings.clone();
             // For an eviction, the webhooks have been called with the Eviction.
-            if admission == Admission::Review && self.has_webhooks() && place.part != "eviction" {
-                let old = self.show(kind, &current).await?;
+            if admission == Admission::Review && self.webhooks().are_configured() && place.part != "eviction"
+            {
+                let old = self.conversion().show(kind, &current).await?;
                 let asked = AdmissionAttributes::delete(place, &old, writer, options.to_value());
-                warnings.extend(self.mutate(&asked, &mut None).await?);
-                warnings.extend(self.approve(&asked, None).await?);
+                warnings.extend(self.webhooks().mutate(&asked, &mut None).await?);
+                warnings.extend(self.webhooks().approve(&asked, None).await?);
             }
             let going = |object: ResponseObject| Deleted::Going {
                 object,
@@ -186,7 +187,7 @@ impl Cluster {
                 DeletionStep::Wait => return Ok(going(ResponseObject::Stored(current))),
                 DeletionStep::Remove => (current, true),
                 DeletionStep::Mark { object, then_remove } if writer.dry_run => {
-                    let shown = ResponseObject::Value(self.show_value(kind, object).await?);
+                    let shown = ResponseObject::Value(self.conversion().show_value(kind, object).await?);
                     return Ok(if then_remove {
                         self.gone(kind, &current, shown, &warnings)
                     } else {

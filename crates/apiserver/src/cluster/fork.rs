@@ -23,7 +23,7 @@ impl Cluster {
             tokens: self.tokens.clone(),
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
             background: BackgroundHealth::default(),
-            webhooks: Connections::default(),
+            connections: Connections::default(),
         };
         copy.refresh_definitions();
         copy

@@ -72,7 +72,7 @@ impl Cluster {
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
             let patch = decode_patch(place, patch_kind, body, writer)?;
-            let old = self.show(kind, &current).await?;
+            let old = self.conversion().show(kind, &current).await?;
             let mut new = patch.apply(&old, &kind.schema, kind.definitions())?;
             if patch_kind == PatchKind::Strategic {
                 // A strategic merge patch works on a typed object, whose type it cannot change.
@@ -118,7 +118,7 @@ impl Cluster {
                 check_patched(place, &applied)?;
             }
             let old = match &current {
-                Some(current) => Some(self.show(kind, current).await?),
+                Some(current) => Some(self.conversion().show(kind, current).await?),
                 None => None,
             };
             let owner = ownership::Writer {

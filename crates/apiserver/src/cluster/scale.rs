@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::admission_webhooks::AdmissionAttributes;
+use super::admission_attributes::AdmissionAttributes;
 use super::commit::Attempt;
 use super::decode::check_strict;
 use super::object_fields::{metadata_mut, object_mut};
@@ -32,7 +32,7 @@ impl Cluster {
         place: &ObjectRef<'_>,
         current: &Encoded,
     ) -> Result<Value, ApiError> {
-        let object = self.show(place.kind, current).await?;
+        let object = self.conversion().show(place.kind, current).await?;
         let scale = scale::read_scale(&object, &paths(place.kind))?;
         Ok(finished(place.kind, &object, scale))
     }
@@ -98,7 +98,7 @@ impl Cluster {
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &key).ok_or_else(|| kind.not_found(place.name))?;
             check_stored(kind, &key, (uid, ""), Some(&current))?;
-            let old = self.show(kind, &current).await?;
+            let old = self.conversion().show(kind, &current).await?;
             let mut base = finished(kind, &old, scale::patch_base(&old, &paths)?);
             ownership::to_scale(&old, &mut base, &replicas_of(kind));
             let (mut scale, mut warnings) = next(&base)?;
@@ -110,13 +110,13 @@ impl Cluster {
             let before = finished(kind, &old, scale::scale_of(&old, &paths)?);
             let after = finished(kind, &new, scale::scale_of(&new, &paths)?);
             let asked = AdmissionAttributes::update(place, &before, writer);
-            warnings.extend(self.approve(&asked, Some(&after)).await?);
+            warnings.extend(self.webhooks().approve(&asked, Some(&after)).await?);
             let write = Write::change(self, place, (&current, &old), new, writer).owning(Owning::Settled);
             match write.attempt().await? {
                 Attempt::Again => {}
                 Attempt::Done(written) => {
                     let object = match written.object {
-                        ResponseObject::Stored(stored) => self.show(kind, &stored).await?,
+                        ResponseObject::Stored(stored) => self.conversion().show(kind, &stored).await?,
                         ResponseObject::Value(object) => object,
                     };
                     let scale = finished(kind, &object, scale::scale_of(&object, &paths)?);
@@ -141,7 +141,7 @@ impl Cluster {
     ) -> Result<Vec<String>, ApiError> {
         let asked = AdmissionAttributes::update(place, before, writer);
         let mut mutated = Some(scale.clone());
-        let warnings = self.mutate(&asked, &mut mutated).await?;
+        let warnings = self.webhooks().mutate(&asked, &mut mutated).await?;
         let mut mutated = mutated.unwrap_or_default();
         if mutated != *scale {
             settle(&schema(), &mut mutated).map_err(|why| review::broken(&why))?;

@@ -29,7 +29,7 @@ pub struct Cluster {
     pub(super) establishing: AtomicBool,
     pub(super) background: BackgroundHealth,
     /// The connections to webhooks.
-    pub(super) webhooks: Connections,
+    pub(super) connections: Connections,
 }
 
 impl Cluster {
@@ -54,7 +54,7 @@ impl Cluster {
             tokens,
             establishing: AtomicBool::new(true),
             background: BackgroundHealth::default(),
-            webhooks: Connections::default(),
+            connections: Connections::default(),
         }
     }
 
@@ -106,9 +106,7 @@ impl Cluster {
 
     /// Returns all objects of a kind as they are stored, in one namespace or in all.
     pub fn list(&self, kind: &Kind, namespace: Option<&str>) -> Vec<Arc<Encoded>> {
-        self.store().read(&kind.collection, |history, revision| {
-            history.list_in(revision, namespace, None).into_iter().flatten().cloned().collect()
-        })
+        self.store().list(&kind.collection, namespace)
     }
 
     pub(super) fn addresses(&self) -> parking_lot::MutexGuard<'_, Addresses> {

@@ -22,7 +22,7 @@ impl Cluster {
         match place.part {
             "scale" => self.read_scale(place, &current).await.map(ResponseObject::Value),
             "log" => Err(self.unreachable(place, &current)),
-            _ => self.ready_to_respond(place.kind, ResponseObject::Stored(current)).await,
+            _ => self.conversion().ready_to_respond(place.kind, ResponseObject::Stored(current)).await,
         }
     }
 

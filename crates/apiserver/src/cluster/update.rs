@@ -55,7 +55,7 @@ impl Cluster {
                 }
             };
             check_version(place, &wanted, &current, true)?;
-            let old = self.show(place.kind, &current).await?;
+            let old = self.conversion().show(place.kind, &current).await?;
             let write = Write::change(self, place, (&current, &old), object.clone(), writer);
             match write.attempt().await? {
                 Attempt::Done(written) => return Ok(written),
@@ -79,7 +79,7 @@ impl Cluster {
     ) -> Result<Option<ResponseObject>, ApiError> {
         for _ in 0..ATTEMPTS {
             let Some(current) = self.get(place.kind, &place.key()?) else { return Ok(None) };
-            let old = self.show(place.kind, &current).await?;
+            let old = self.conversion().show(place.kind, &current).await?;
             let mut new = old.clone();
             if !change(&mut new) {
                 return Ok(Some(ResponseObject::Stored(current)));

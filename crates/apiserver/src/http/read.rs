@@ -31,7 +31,7 @@ impl Service {
         let shown = if place.part.is_empty() {
             let found = self.cluster.get(place.kind, &place.key()?);
             let found = found.ok_or_else(|| place.kind.not_found(place.name))?;
-            self.cluster.ready_to_respond(place.kind, ResponseObject::Stored(found)).await?
+            self.cluster.conversion().ready_to_respond(place.kind, ResponseObject::Stored(found)).await?
         } else {
             self.cluster.check_container(&place, query.get("container"))?;
             self.cluster.read_part(&place).await?
