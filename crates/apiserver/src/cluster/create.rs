@@ -6,6 +6,7 @@ use super::admission_attributes::AdmissionAttributes;
 use super::decode::settle_as;
 use super::namespaces::settle_namespace;
 use super::object_fields::metadata_mut;
+use super::reviews;
 use super::write::Write;
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
 use crate::ApiError;
@@ -47,7 +48,7 @@ impl Cluster {
             let pod = text(&object, "/metadata/name").to_owned();
             self.bind(place, &pod, &object, writer).await?
         } else {
-            self.review(place, object, writer)?
+            reviews::answer(self, place, object, writer)?
         };
         warnings.extend(written.warnings);
         Ok(WriteOutcome { warnings, ..written })

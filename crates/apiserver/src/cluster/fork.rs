@@ -20,7 +20,7 @@ impl Cluster {
             source: self.source.fork(),
             addresses: Mutex::new(self.addresses().fork()),
             charges: Charges::default(),
-            tokens: self.tokens.clone(),
+            token_key: self.token_key.clone(),
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
             background: BackgroundHealth::default(),
             connections: Connections::default(),

@@ -24,7 +24,7 @@ pub struct Cluster {
     pub(super) source: Source,
     pub(super) addresses: Mutex<Addresses>,
     pub(super) charges: Charges,
-    pub(super) tokens: TokenKey,
+    pub(super) token_key: TokenKey,
     /// True if the names of definitions are accepted as soon as they are stored.
     pub(super) establishing: AtomicBool,
     pub(super) background: BackgroundHealth,
@@ -44,14 +44,14 @@ impl Cluster {
     /// `first_revision`, which should be at least 1. Lists and watches at earlier versions are
     /// answered as expired.
     pub fn beginning_at(first_revision: u64, source: Source) -> Self {
-        let tokens = TokenKey::new(&source);
+        let token_key = TokenKey::new(&source);
         Self {
             storage: Arc::new(Store::beginning_at(first_revision.max(1))),
             registry: Registry::default(),
             source,
             addresses: Mutex::default(),
             charges: Charges::default(),
-            tokens,
+            token_key,
             establishing: AtomicBool::new(true),
             background: BackgroundHealth::default(),
             connections: Connections::default(),
@@ -63,7 +63,7 @@ impl Cluster {
     /// signing key could issue tokens. Must be called before any token is known or issued.
     #[must_use]
     pub fn with_secret_token_key(mut self) -> Self {
-        self.tokens = TokenKey::random();
+        self.token_key = TokenKey::random();
         self
     }
 

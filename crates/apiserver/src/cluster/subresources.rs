@@ -106,7 +106,7 @@ impl Cluster {
             "binding" => self.bind(place, place.name, &object, writer).await,
             "eviction" if misnamed => Err(about("Eviction")),
             "eviction" => self.evict(place, &object, writer).await,
-            "token" => self.request_token(&place.key()?, &object).map(|it| WriteOutcome::value(it, true)),
+            "token" => self.tokens().request(&place.key()?, &object).map(|it| WriteOutcome::value(it, true)),
             _ => Err(self.unreachable(
                 place,
                 &self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?,

@@ -258,7 +258,7 @@ impl ApiServerBuilder {
         }
         cluster.establish_definitions(self.config.controllers.definitions);
         for (token, user) in &self.tokens {
-            cluster.know_token(token.expose_secret(), user.clone());
+            cluster.tokens().add_static(token.expose_secret(), user.clone());
         }
         cluster.bootstrap().await;
         self.objects.create(&cluster).await?;
