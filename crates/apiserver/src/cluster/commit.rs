@@ -6,6 +6,7 @@ use dogwatch_core::Reason;
 use serde_json::Value;
 
 use super::WriteOutcome;
+use super::namespaces::admit_to_namespace;
 use super::object_fields::metadata_mut;
 use super::preconditions::check_key;
 use super::write::{Base, Owning, Write};
@@ -58,7 +59,7 @@ impl Write<'_> {
         // Webhooks may have taken their time: the definition or the namespace may be gone since the
         // first checks, and nothing would delete an object in them.
         cluster.check_accepts_new(kind, &name)?;
-        cluster.admit_to_namespace(place, &name)?;
+        admit_to_namespace(cluster.store(), place, &name)?;
         check_key(&draft, &key)?;
         match cluster.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {

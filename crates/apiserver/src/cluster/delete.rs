@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 
 use super::admission_attributes::AdmissionAttributes;
 use super::commit::is_to_be_removed;
+use super::namespaces::refuse_protected;
 use super::object_fields::{metadata_mut, object_mut};
 use super::place::MODIFIED;
+use super::service_addresses::ServiceAddresses;
 use super::update::ATTEMPTS;
 use super::{Cluster, ObjectRef, ResponseObject, Writer};
 use crate::ApiError;
@@ -151,7 +153,7 @@ impl Cluster {
         writer: &Writer,
         admission: Admission,
     ) -> Result<Deleted, ApiError> {
-        Self::refuse_protected(place)?;
+        refuse_protected(place)?;
         let kind = place.kind;
         // The state that this deletion has stored before it removes the object.
         let mut own: Option<Arc<Encoded>> = None;
@@ -241,7 +243,7 @@ impl Cluster {
     /// its Endpoints, and updates the served kinds.
     pub(super) async fn removed(&self, kind: &Kind, last: &Encoded) {
         if kind.is(&SERVICE) {
-            self.settle_addresses(last.uid(), Some(last.key()));
+            ServiceAddresses::of(self).settle(last.uid(), Some(last.key()));
             self.delete_endpoints(last.key()).await;
         }
         self.definitions_changed(kind).await;

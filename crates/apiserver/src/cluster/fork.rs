@@ -18,7 +18,7 @@ impl Cluster {
             storage: Arc::new(self.store().fork()),
             registry: self.registry.fork(),
             source: self.source.fork(),
-            addresses: Mutex::new(self.addresses().fork()),
+            addresses: Mutex::new(self.addresses.lock().fork()),
             charges: Charges::default(),
             token_key: self.token_key.clone(),
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),

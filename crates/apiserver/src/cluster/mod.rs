@@ -27,7 +27,7 @@ mod selector;
 mod object_fields;
 mod state;
 mod policies;
-mod address_claim;
+mod service_addresses;
 mod namespaces;
 mod preconditions;
 mod write;

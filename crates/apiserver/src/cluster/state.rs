@@ -109,7 +109,9 @@ impl Cluster {
         self.store().list(&kind.collection, namespace)
     }
 
-    pub(super) fn addresses(&self) -> parking_lot::MutexGuard<'_, Addresses> {
-        self.addresses.lock()
+    /// Returns true if a quota of the namespace may have been charged for an object that is not
+    /// stored yet.
+    pub(crate) fn has_pending_charge(&self, namespace: &str) -> bool {
+        self.charges.is_pending(namespace)
     }
 }
