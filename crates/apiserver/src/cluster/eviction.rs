@@ -6,12 +6,10 @@ use std::sync::Arc;
 use dogwatch_core::Reason;
 use serde_json::{Value, json};
 
-use super::commit::Attempt;
-use super::delete::check_preconditions;
+use super::commit::{ATTEMPTS, Attempt};
 use super::object_fields::{set_condition, success};
 use super::place::MODIFIED;
 use super::selector::selects;
-use super::update::ATTEMPTS;
 use super::write::{Owning, Write};
 use super::{Cluster, DeleteOptions, ObjectRef, Propagation, WriteOutcome, Writer};
 use crate::ApiError;
@@ -114,7 +112,7 @@ impl Cluster {
         for _ in 0..ATTEMPTS {
             let current =
                 self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?;
-            check_preconditions(place, options, &current)?;
+            options.check_preconditions(place, &current)?;
             let old = place.kind.show(&current);
             let mut new = old.clone();
             set_condition(&mut new, condition.clone());

@@ -25,7 +25,7 @@ impl Cluster {
             background: BackgroundHealth::default(),
             connections: Connections::default(),
         };
-        copy.refresh_definitions();
+        copy.definitions().refresh();
         copy
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dogwatch_core::Reason;
 use serde_json::{Value, json};
 
-use super::commit::Attempt;
+use super::commit::{ATTEMPTS, Attempt};
 use super::decode::{
     AFTER_MUTATION, check_custom_kind, check_strict, check_type, dedup_owner_references, settle,
 };
@@ -13,7 +13,6 @@ use super::object_fields::metadata_mut;
 use super::own::with_conversions;
 use super::place::MODIFIED;
 use super::preconditions::{check_name, check_version};
-use super::update::ATTEMPTS;
 use super::write::{Owning, Write};
 use super::{Cluster, FieldValidation, ObjectRef, WriteOutcome, Writer};
 use crate::ApiError;

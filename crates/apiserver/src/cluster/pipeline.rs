@@ -2,6 +2,7 @@
 
 use super::WriteOutcome;
 use super::commit::Attempt;
+use super::definition_checks::check_accepts_new;
 use super::namespaces::{admit_to_namespace, settle_namespace};
 use super::object_fields::metadata_mut;
 use super::preconditions::check_name;
@@ -25,7 +26,7 @@ impl Write<'_> {
     /// The error of the first stage that rejects it.
     pub(super) async fn create(mut self) -> Result<WriteOutcome, ApiError> {
         let name = text(&self.new, "/metadata/name");
-        self.cluster.check_accepts_new(self.place.kind, name)?;
+        check_accepts_new(&self.cluster.catalog(), self.place.kind, name)?;
         admit_to_namespace(self.cluster.store(), self.place, name)?;
         let version = self.remove_system_fields();
         self.own().await;

@@ -3,13 +3,12 @@
 use serde_json::Value;
 
 use super::admission_attributes::AdmissionAttributes;
-use super::commit::Attempt;
+use super::commit::{ATTEMPTS, Attempt};
 use super::decode::check_strict;
 use super::object_fields::{metadata_mut, object_mut};
 use super::patch::{decode_applied, decode_patch};
 use super::place::MODIFIED;
 use super::preconditions::{check_stored, check_version};
-use super::update::ATTEMPTS;
 use super::write::{Owning, Write};
 use super::{Cluster, ObjectRef, PatchBody, ResponseObject, WriteOutcome, Writer};
 use crate::builtin::{self, BuiltinDefinitions};

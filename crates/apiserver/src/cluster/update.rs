@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::commit::Attempt;
+use super::commit::{ATTEMPTS, Attempt};
 use super::namespaces::settle_namespace;
 use super::object_fields::metadata_mut;
 use super::place::MODIFIED;
@@ -11,9 +11,6 @@ use super::write::Write;
 use super::{Cluster, ObjectRef, ResponseObject, WriteOutcome, Writer};
 use crate::ApiError;
 use crate::kinds::json_access::text;
-
-/// The number of attempts to write without a resource version while other writes conflict.
-pub(super) const ATTEMPTS: usize = 64;
 
 impl Cluster {
     /// Replaces an object, or a subresource such as `status`. Creates the object if its kind allows
