@@ -7,6 +7,7 @@ use super::namespaces::settle_namespace;
 use super::object_fields::metadata_mut;
 use super::place::MODIFIED;
 use super::preconditions::{check_name, check_stored, check_version};
+use super::scale::ScaleSubresource;
 use super::write::Write;
 use super::{Cluster, ObjectRef, ResponseObject, WriteOutcome, Writer};
 use crate::ApiError;
@@ -28,7 +29,7 @@ impl Cluster {
         check_name(place, &object)?;
         settle_namespace(place, &mut object)?;
         if place.part == "scale" {
-            return self.update_scale(place, &object, writer).await;
+            return ScaleSubresource::of(self, place).update(&object, writer).await;
         }
         let wanted = text(&object, "/metadata/resourceVersion").to_owned();
         let uid = text(&object, "/metadata/uid").to_owned();

@@ -10,7 +10,7 @@ use super::query::Query;
 use super::service::Service;
 use super::show;
 use crate::ApiError;
-use crate::cluster::ResponseObject;
+use crate::cluster::{KubeletRequest, ResponseObject};
 use crate::strconv;
 
 impl Service {
@@ -33,7 +33,7 @@ impl Service {
             let found = found.ok_or_else(|| place.kind.not_found(place.name))?;
             self.cluster.conversion().ready_to_respond(place.kind, ResponseObject::Stored(found)).await?
         } else {
-            self.cluster.check_container(&place, query.get("container"))?;
+            KubeletRequest::of(&self.cluster, &place).check_container(query.get("container"))?;
             self.cluster.read_part(&place).await?
         };
         let pieces = show::object(&shown, place.kind, negotiated, self.cluster.source().now())?;
