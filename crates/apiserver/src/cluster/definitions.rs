@@ -74,7 +74,7 @@ impl<'a> Definitions<'a> {
             |collection| {
                 store.remove(collection);
                 // A watcher may have read the collection once more, which creates it again, empty.
-                let catalog = self.cluster.catalog();
+                let catalog = cluster.catalog();
                 store.remove_empty(|it| catalog.has_collection(it));
             },
         );
