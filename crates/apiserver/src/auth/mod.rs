@@ -98,7 +98,7 @@ impl Authenticator {
         if nameless && self.anonymous == Anonymous::Refused && Self::is_open(attributes.path) {
             return Ok(User::anonymous());
         }
-        let user = self.identify(headers, peer, |token| cluster.token_user(token))?;
+        let user = self.identify(headers, peer, |token| cluster.tokens().user(token))?;
         impersonation::impersonate(user, headers, attributes)
     }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::charges::Charge;
 use super::object_fields::object_mut;
 use super::place::MODIFIED;
-use super::policies::forbidden;
+use super::policies::{Policies, forbidden};
 use super::write::Write;
 use super::{Cluster, ObjectRef, Writer};
 use crate::ApiError;
@@ -33,7 +33,7 @@ impl<'a> Write<'a> {
     /// 403 if a policy or a quota does not allow the object; 409 if other writes change the quotas
     /// each time they are charged.
     pub(super) async fn admit(&self) -> Result<Option<Charge<'a>>, ApiError> {
-        let (cluster, place, new) = (self.cluster, self.place, &self.new);
+        let (policies, place, new) = (Policies::of(self.cluster), self.place, &self.new);
         let (kind, old) = (place.kind, self.base.map(|it| it.object));
         if !kind.def.namespaced {
             return Ok(None);
@@ -47,50 +47,38 @@ impl<'a> Write<'a> {
             _ => false,
         };
         if held_to_limits && !going {
-            let ranges = cluster.policies(place, "limitranges");
+            let ranges = policies.limit_ranges(place);
             if let Some(why) = limits::refuse(accounting, new, &ranges) {
                 return Err(forbidden(place, new, &why));
             }
         }
         if old.is_none() && kind.is(&POD) {
-            let class = cluster.runtime_class(new).and_then(Result::ok);
+            let class = policies.runtime_class(new).and_then(Result::ok);
             if let Some(why) = runtime_class::refuse(new, class.as_ref()) {
                 return Err(forbidden(place, new, &why));
             }
         }
-        cluster.charge(place, old, new, self.writer).await
-    }
-}
-
-impl Cluster {
-    /// Returns true if a quota of the namespace may have been charged for an object that is not
-    /// stored yet.
-    pub(crate) fn has_pending_charge(&self, namespace: &str) -> bool {
-        self.charges.is_pending(namespace)
+        self.charge_quotas().await
     }
 
     /// Charges all quotas of the namespace, or none if one of them would be exceeded.
-    async fn charge(
-        &self,
-        place: &ObjectRef<'_>,
-        old: Option<&Value>,
-        new: &Value,
-        writer: &Writer,
-    ) -> Result<Option<Charge<'_>>, ApiError> {
+    async fn charge_quotas(&self) -> Result<Option<Charge<'a>>, ApiError> {
+        let (cluster, place, new) = (self.cluster, self.place, &self.new);
+        let old = self.base.map(|it| it.object);
         let kind = place.kind.counted();
-        let arrival = Arrival { kind, part: place.part, old, new, now: self.source.now() };
+        let arrival = Arrival { kind, part: place.part, old, new, now: cluster.source.now() };
         if !arrival.counts() {
             return Ok(None);
         }
-        let Some(kind) = self.catalog().kind("", "v1", "resourcequotas") else { return Ok(None) };
-        if self.list(&kind, place.namespace).is_empty() {
+        let Some(kind) = cluster.catalog().kind("", "v1", "resourcequotas") else { return Ok(None) };
+        if cluster.list(&kind, place.namespace).is_empty() {
             return Ok(None);
         }
-        let pending = self.charges.begin(place.namespace.unwrap_or_default());
+        let pending = cluster.charges.begin(place.namespace.unwrap_or_default());
         let mut paid: HashSet<ObjectKey> = HashSet::new();
         for _ in 0..ATTEMPTS {
             let mut charges = Vec::new();
-            for quota in self.list(&kind, place.namespace) {
+            for quota in cluster.list(&kind, place.namespace) {
                 // A quota that was charged in an earlier attempt contains this object already.
                 if paid.contains(quota.key()) {
                     continue;
@@ -99,12 +87,12 @@ impl Cluster {
                 let charged = charged.map_err(|why| forbidden(place, new, &why))?;
                 charges.extend(charged.map(|it| (quota, it.to_value())));
             }
-            if writer.dry_run || charges.is_empty() {
+            if self.writer.dry_run || charges.is_empty() {
                 return Ok(Some(pending));
             }
             let mut all = true;
             for (quota, used) in charges {
-                if self.write_usage(&kind, &quota, used).await? {
+                if write_usage(cluster, &kind, &quota, used).await? {
                     paid.insert(quota.key().clone());
                 } else {
                     all = false;
@@ -116,23 +104,27 @@ impl Cluster {
         }
         Err(place.kind.conflict(text(new, "/metadata/name"), MODIFIED))
     }
+}
 
-    /// Writes the usage into the status of a quota unless it has changed since it was read. Returns
-    /// false if it has.
-    async fn write_usage(&self, kind: &Kind, quota: &Arc<Encoded>, used: Value) -> Result<bool, ApiError> {
-        let old = kind.show(quota);
-        let mut new = old.clone();
-        object_mut(&mut new, "status").insert("used".to_owned(), used);
-        let (place, writer) =
-            (ObjectRef::of(kind, quota.key()).part("status"), Writer::server("kube-apiserver"));
-        let mut write = Write::change(self, &place, (quota, &old), new, &writer);
-        write.own().await;
-        write.prepare()?;
-        write.validate()?;
-        let draft = kind.draft(&write.new)?;
-        let expect = Expect::At(quota.version());
-        Ok(self.storage.commit(&kind.collection, quota.key(), expect, Some(draft)).await.is_ok())
-    }
+/// Writes the usage into the status of a quota unless it has changed since it was read. Returns
+/// false if it has.
+async fn write_usage(
+    cluster: &Cluster,
+    kind: &Kind,
+    quota: &Arc<Encoded>,
+    used: Value,
+) -> Result<bool, ApiError> {
+    let old = kind.show(quota);
+    let mut new = old.clone();
+    object_mut(&mut new, "status").insert("used".to_owned(), used);
+    let (place, writer) = (ObjectRef::of(kind, quota.key()).part("status"), Writer::server("kube-apiserver"));
+    let mut write = Write::change(cluster, &place, (quota, &old), new, &writer);
+    write.own().await;
+    write.prepare()?;
+    write.validate()?;
+    let draft = kind.draft(&write.new)?;
+    let expect = Expect::At(quota.version());
+    Ok(cluster.storage.commit(&kind.collection, quota.key(), expect, Some(draft)).await.is_ok())
 }
 
 #[cfg(test)]

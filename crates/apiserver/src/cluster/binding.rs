@@ -3,11 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::commit::Attempt;
+use super::commit::{ATTEMPTS, Attempt};
 use super::object_fields::{metadata_mut, object_mut, set_condition, success};
 use super::place::MODIFIED;
 use super::preconditions::check_stored;
-use super::update::ATTEMPTS;
 use super::write::{Owning, Write};
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
 use crate::ApiError;

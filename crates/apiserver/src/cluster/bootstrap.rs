@@ -23,27 +23,27 @@ impl Cluster {
                 tracing::error!(%refusal, "cannot create a bootstrap object");
             }
         }
-        if let Err(refusal) = self.open_addresses(&writer).await {
+        if let Err(refusal) = open_addresses(self, &writer).await {
             tracing::error!(%refusal, "cannot mark the default ServiceCIDR as ready");
         }
     }
+}
 
-    /// Sets the Ready condition of the default ServiceCIDR.
-    async fn open_addresses(&self, writer: &Writer) -> Result<(), ApiError> {
-        let Some(kind) = self.catalog().kind("networking.k8s.io", "v1", "servicecidrs") else {
-            return Ok(());
-        };
-        let (key, now) = (ObjectKey::cluster("kubernetes"), self.source.stamp());
-        let ready = |it: &mut Value| {
-            let known = it["status"]["conditions"].is_array();
-            if !known {
-                it["status"] = json!({ "conditions": [{ "type": "Ready", "status": "True", "reason": "",
-                    "message": "Kubernetes default Service CIDR is ready", "lastTransitionTime": now }] });
-            }
-            !known
-        };
-        self.change(&ObjectRef::of(&kind, &key).part("status"), writer, ready).await.map(drop)
-    }
+/// Sets the Ready condition of the default ServiceCIDR.
+async fn open_addresses(cluster: &Cluster, writer: &Writer) -> Result<(), ApiError> {
+    let Some(kind) = cluster.catalog().kind("networking.k8s.io", "v1", "servicecidrs") else {
+        return Ok(());
+    };
+    let (key, now) = (ObjectKey::cluster("kubernetes"), cluster.source.stamp());
+    let ready = |it: &mut Value| {
+        let known = it["status"]["conditions"].is_array();
+        if !known {
+            it["status"] = json!({ "conditions": [{ "type": "Ready", "status": "True", "reason": "",
+                "message": "Kubernetes default Service CIDR is ready", "lastTransitionTime": now }] });
+        }
+        !known
+    };
+    cluster.change(&ObjectRef::of(&kind, &key).part("status"), writer, ready).await.map(drop)
 }
 
 fn objects(today: &str) -> Vec<Value> {

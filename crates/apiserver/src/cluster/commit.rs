@@ -6,13 +6,15 @@ use dogwatch_core::Reason;
 use serde_json::Value;
 
 use super::WriteOutcome;
+use super::after_removal::after_removal;
+use super::definition_checks::{check_accepts_new, check_defined};
+use super::deletion_step::is_to_be_removed;
+use super::namespaces::admit_to_namespace;
 use super::object_fields::metadata_mut;
 use super::preconditions::check_key;
 use super::write::{Base, Owning, Write};
 use crate::ApiError;
-use crate::kinds::NAMESPACE;
-use crate::kinds::json_access::{at, items, number, text};
-use crate::registry::Kind;
+use crate::kinds::json_access::{at, text};
 use crate::store::{Draft, Expect};
 
 /// The maximum size of an object as JSON, in bytes: twice that of a request body, which leaves as
@@ -21,6 +23,9 @@ use crate::store::{Draft, Expect};
 ///
 /// kube-apiserver leaves this to etcd, which rejects 1.5 MiB by default.
 const LARGEST_OBJECT: usize = 6 * 1024 * 1024;
+
+/// The number of attempts to write without a resource version while other writes conflict.
+pub(super) const ATTEMPTS: usize = 64;
 
 /// The outcome of an attempt to store a change.
 #[derive(Debug)]
@@ -54,15 +59,15 @@ impl Write<'_> {
             return Ok(self.outcome(|new| WriteOutcome::value(new, true)));
         }
         let draft = self.draft_within_limit().await?;
-        cluster.check_defined(kind)?;
+        check_defined(&cluster.catalog(), kind)?;
         // Webhooks may have taken their time: the definition or the namespace may be gone since the
         // first checks, and nothing would delete an object in them.
-        cluster.check_accepts_new(kind, &name)?;
-        cluster.admit_to_namespace(place, &name)?;
+        check_accepts_new(&cluster.catalog(), kind, &name)?;
+        admit_to_namespace(cluster.store(), place, &name)?;
         check_key(&draft, &key)?;
         match cluster.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {
-                cluster.definitions_changed(kind).await;
+                cluster.definitions().changed(kind).await;
                 Ok(self.outcome(|_| WriteOutcome::stored(stored, true)))
             }
             Err(lost) => Err(exists(&lost.current.map(|it| it.to_value()).unwrap_or_default())),
@@ -79,10 +84,10 @@ impl Write<'_> {
         // The last finalizer is gone, or the grace period is over.
         let is_removed = is_to_be_removed(kind, &self.new);
         let draft = match is_removed {
-            true => cluster.draft(kind, &self.new).await?,
+            true => cluster.conversion().draft(kind, &self.new).await?,
             false => self.draft_within_limit().await?,
         };
-        cluster.check_defined(kind)?;
+        check_defined(&cluster.catalog(), kind)?;
         check_key(&draft, base.stored.key())?;
         if draft.says_what(base.stored) && !is_removed {
             return Ok(Attempt::Done(self.outcome(|_| WriteOutcome::stored(Arc::clone(base.stored), false))));
@@ -96,8 +101,8 @@ impl Write<'_> {
             return Ok(Attempt::Again);
         };
         match is_removed {
-            true => cluster.removed(kind, base.stored).await,
-            false => cluster.definitions_changed(kind).await,
+            true => after_removal(cluster, kind, base.stored).await,
+            false => cluster.definitions().changed(kind).await,
         }
         Ok(Attempt::Done(self.outcome(|new| match is_removed {
             true => WriteOutcome::value(new, false),
@@ -116,10 +121,10 @@ impl Write<'_> {
     async fn draft_within_limit(&mut self) -> Result<Draft, ApiError> {
         let (cluster, kind) = (self.cluster, self.place.kind);
         let limit = LARGEST_OBJECT.max(self.base.map_or(0, |it| it.stored.json().len()));
-        let mut draft = cluster.draft(kind, &self.new).await?;
+        let mut draft = cluster.conversion().draft(kind, &self.new).await?;
         if draft.size() > limit && self.owning == Owning::Track {
             metadata_mut(&mut self.new).remove("managedFields");
-            draft = cluster.draft(kind, &self.new).await?;
+            draft = cluster.conversion().draft(kind, &self.new).await?;
         }
         if draft.size() > limit {
             let message = format!(
@@ -137,13 +142,4 @@ impl Write<'_> {
     fn outcome(self, make: impl FnOnce(Value) -> WriteOutcome) -> WriteOutcome {
         WriteOutcome { warnings: self.warnings, ..make(self.new) }
     }
-}
-
-/// Returns true if a state of an object means that it is to be removed: it is being deleted and
-/// nothing holds it any more.
-pub(super) fn is_to_be_removed(kind: &Kind, object: &Value) -> bool {
-    at(object, "/metadata/deletionTimestamp").is_some()
-        && items(object, "/metadata/finalizers").is_empty()
-        && number(object, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
-        && (!kind.is(&NAMESPACE) || items(object, "/spec/finalizers").is_empty())
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::webhook_calls::WebhookCalls;
 use super::{Cluster, ResponseObject};
 use crate::ApiError;
 use crate::custom::convert::Conversions;
@@ -18,7 +19,7 @@ use crate::custom::{CustomKind, convert};
 use crate::kinds::json_access::{at, text};
 use crate::registry::{Kind, Unconverted};
 use crate::store::{Draft, Encoded};
-use crate::webhook::{call, conversion};
+use crate::webhook::conversion;
 
 /// The time a webhook has to convert the objects of one request: `defaultRequestTimeout` in
 /// k8s.io/apiserver v0.36.4 pkg/util/webhook/webhook.go.
@@ -27,14 +28,27 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// have a limit.
 const BATCH: usize = 4 * 1024 * 1024;
 
+/// The conversion of objects between the versions of their kinds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conversion<'a> {
+    calls: WebhookCalls<'a>,
+}
+
 impl Cluster {
+    /// Returns the conversion of objects between the versions of their kinds.
+    pub(crate) fn conversion(&self) -> Conversion<'_> {
+        Conversion { calls: WebhookCalls::of(self) }
+    }
+}
+
+impl Conversion<'_> {
     /// Converts stored objects of a custom kind to its version, with one call of a webhook for all
     /// of them if that takes one. Returns them in order. Afterwards they can be shown, and have the
     /// labels and fields of that version.
     ///
     /// # Errors
     /// 500 with the error of the webhook, or with the reason why it did not respond.
-    pub async fn ready_to_show(
+    pub(crate) async fn ready_to_show(
         &self,
         kind: &Kind,
         stored: &[Arc<Encoded>],
@@ -82,7 +96,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Those of [`Self::ready_to_show`].
-    pub async fn ready_to_respond(
+    pub(crate) async fn ready_to_respond(
         &self,
         kind: &Kind,
         object: ResponseObject,
@@ -114,12 +128,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Those of [`Self::ready_to_show`].
-    pub(super) async fn convert_between(
-        &self,
-        from: &Kind,
-        to: &Kind,
-        object: &Value,
-    ) -> Result<Value, ApiError> {
+    pub(super) async fn between(&self, from: &Kind, to: &Kind, object: &Value) -> Result<Value, ApiError> {
         if from.def.api_version() == to.def.api_version() {
             return Ok(object.clone());
         }
@@ -135,7 +144,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Those of [`Self::ready_to_show`].
-    pub(super) async fn convert_missing(
+    pub(super) async fn add_missing(
         &self,
         kind: &Kind,
         conversions: &mut Conversions,
@@ -184,14 +193,14 @@ impl Cluster {
             }
             let Some(first) = batch.first() else { continue };
             let which = format!("{}, Kind={}", text(first, "/apiVersion"), custom.names.kind);
-            converted.extend(self.call_conversion_webhook(custom, &wanted, batch).await.map_err(|why| {
+            converted.extend(self.call_webhook(custom, &wanted, batch).await.map_err(|why| {
                 ApiError::unexplained(format!("conversion webhook for {which} failed: {why}"))
             })?);
         }
         Ok(converted)
     }
 
-    async fn call_conversion_webhook(
+    async fn call_webhook(
         &self,
         custom: &CustomKind,
         wanted: &str,
@@ -200,10 +209,10 @@ impl Cluster {
         let webhook = custom.webhook.as_ref().unwrap_or(&Value::Null);
         let version = conversion::version_for(webhook)
             .ok_or_else(|| "no conversionReviewVersions that this server knows".to_owned())?;
-        let target = self.target(at(webhook, "/clientConfig").unwrap_or(&Value::Null))?;
-        let uid = self.source.uid();
+        let target = self.calls.target(at(webhook, "/clientConfig").unwrap_or(&Value::Null))?;
+        let uid = self.calls.uid();
         let question = conversion::question(version, &uid, wanted, objects);
-        let answer = call::post(&self.webhooks, &target, question, TIMEOUT).await?;
+        let answer = self.calls.post(&target, question, TIMEOUT).await?;
         conversion::read(&answer, &uid, wanted, objects)
     }
 }

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use super::admission_webhooks::AdmissionAttributes;
+use super::admission_attributes::AdmissionAttributes;
 use super::decode::settle_as;
 use super::namespaces::settle_namespace;
 use super::object_fields::metadata_mut;
+use super::reviews;
 use super::write::Write;
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
 use crate::ApiError;
@@ -37,17 +38,17 @@ impl Cluster {
         }
         let asked = AdmissionAttributes::create(place, writer);
         let mut mutated = Some(object.clone());
-        let mut warnings = self.mutate(&asked, &mut mutated).await?;
+        let mut warnings = self.webhooks().mutate(&asked, &mut mutated).await?;
         let mutated = mutated.unwrap_or_default();
         let object = if mutated == object { object } else { settled(place, mutated)? };
-        warnings.extend(self.approve(&asked, Some(&object)).await?);
+        warnings.extend(self.webhooks().approve(&asked, Some(&object)).await?);
         let written = if !place.part.is_empty() {
             self.create_part(place, object, writer).await?
         } else if place.kind.is(&BINDING) {
             let pod = text(&object, "/metadata/name").to_owned();
             self.bind(place, &pod, &object, writer).await?
         } else {
-            self.review(place, object, writer)?
+            reviews::answer(self, place, object, writer)?
         };
         warnings.extend(written.warnings);
         Ok(WriteOutcome { warnings, ..written })

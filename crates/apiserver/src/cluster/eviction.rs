@@ -1,124 +1,111 @@
 //! The eviction of a pod: a deletion that the disruption budget of the pod must allow. Mirrors
 //! k8s.io/kubernetes v1.36.4 pkg/registry/core/pod/storage/eviction.go.
 
-use std::sync::Arc;
-
-use dogwatch_core::Reason;
 use serde_json::{Value, json};
 
-use super::commit::Attempt;
-use super::delete::check_preconditions;
+use super::commit::{ATTEMPTS, Attempt};
+use super::disruption_budget::{BudgetDecision, spend_budget, unprocessed};
 use super::object_fields::{set_condition, success};
 use super::place::MODIFIED;
-use super::selector::selects;
-use super::update::ATTEMPTS;
 use super::write::{Owning, Write};
 use super::{Cluster, DeleteOptions, ObjectRef, Propagation, WriteOutcome, Writer};
 use crate::ApiError;
-use crate::kinds::json_access::{at, entries, items, number, text};
+use crate::kinds::json_access::{at, items, number, text};
 use crate::store::Encoded;
 
-/// The largest number of evicted pods that the controller of a budget has not confirmed:
-/// `MaxDisruptedPodSize` in k8s.io/kubernetes v1.36.4 pkg/registry/core/pod/storage/eviction.go.
-const MOST_DISRUPTED_PODS: usize = 2000;
-/// The seconds after which the eviction of a pod may be retried if its budget has not been observed
-/// yet.
-const RETRY_AFTER_SECONDS: u32 = 10;
-
-/// The decision of a disruption budget about the eviction of a pod.
-enum BudgetDecision {
-    /// The pod may be evicted: it has no budget, or has taken one disruption out of it.
-    Allowed,
-    /// The pod may be evicted in the state it was looked at: it is not ready, so it does not count.
-    /// Holds the name of the budget.
-    Unhealthy(String),
+/// The eviction of one pod.
+#[derive(Debug)]
+pub(super) struct Eviction<'a> {
+    cluster: &'a Cluster,
+    place: &'a ObjectRef<'a>,
+    /// The options of the deletion.
+    options: DeleteOptions,
+    /// The client. A dry run if the request or the options of the deletion ask for one.
+    writer: Writer,
 }
 
-impl Cluster {
-    /// Deletes a pod if its disruption budget allows it.
+impl<'a> Eviction<'a> {
+    /// Returns the eviction that an Eviction object asks for.
+    pub(super) fn of(
+        cluster: &'a Cluster,
+        place: &'a ObjectRef<'a>,
+        eviction: &Value,
+        writer: &Writer,
+    ) -> Self {
+        let dry_run = writer.dry_run || !items(eviction, "/deleteOptions/dryRun").is_empty();
+        let writer = Writer { dry_run, ..writer.clone() };
+        Self { cluster, place, options: options_of(eviction), writer }
+    }
+}
+
+impl Eviction<'_> {
+    /// Deletes the pod if its disruption budget allows it.
     ///
     /// Mirrors `EvictionREST.Create` in k8s.io/kubernetes v1.36.4
     /// pkg/registry/core/pod/storage/eviction.go.
-    pub(super) async fn evict(
-        &self,
-        place: &ObjectRef<'_>,
-        eviction: &Value,
-        writer: &Writer,
-    ) -> Result<WriteOutcome, ApiError> {
-        let options = options_of(eviction);
-        let dry_run = writer.dry_run || !items(eviction, "/deleteOptions/dryRun").is_empty();
-        let writer = &Writer { dry_run, ..writer.clone() };
+    pub(super) async fn run(&self) -> Result<WriteOutcome, ApiError> {
+        let (cluster, place) = (self.cluster, self.place);
         let evicted = || WriteOutcome::value(success(), true);
         for _ in 0..ATTEMPTS {
             let current =
-                self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?;
+                cluster.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?;
             let pod = current.to_value();
-            let pinned = DeleteOptions { version: Some(current.version().to_string()), ..options.clone() };
+            let pinned =
+                DeleteOptions { version: Some(current.version().to_string()), ..self.options.clone() };
             let terminating = at(&pod, "/metadata/deletionTimestamp").is_some();
             match text(&pod, "/status/phase") {
                 "Succeeded" | "Failed" => {}
                 _ if terminating => {}
                 // It may become ready at any moment, so it is deleted in this state only.
-                "Pending" if options.version.is_none() => {
-                    match self.delete_evicted(place, &pinned, writer).await {
-                        Err(refusal) if refusal.0.is_conflict() && has_uid(&options, &current) => continue,
-                        deleted => return deleted.map(|()| evicted()),
-                    }
-                }
+                "Pending" if self.options.version.is_none() => match self.delete(&pinned).await {
+                    Err(refusal) if refusal.0.is_conflict() && has_uid(&self.options, &current) => continue,
+                    deleted => return deleted.map(|()| evicted()),
+                },
                 "Pending" => {}
-                _ => match self.spend_budget(&pod, place.namespace, dry_run).await? {
+                _ => match spend_budget(cluster, &pod, place.namespace, self.writer.dry_run).await? {
                     BudgetDecision::Allowed => {}
-                    BudgetDecision::Unhealthy(_) if options.version.is_some() => {}
+                    BudgetDecision::Unhealthy(_) if self.options.version.is_some() => {}
                     BudgetDecision::Unhealthy(budget) => {
-                        return match self.delete_evicted(place, &pinned, writer).await {
+                        return match self.delete(&pinned).await {
                             Err(refusal) if refusal.0.is_conflict() => Err(unprocessed(&budget)),
                             deleted => deleted.map(|()| evicted()),
                         };
                     }
                 },
             }
-            self.delete_evicted(place, &options, writer).await?;
+            self.delete(&self.options).await?;
             return Ok(evicted());
         }
         Err(place.kind.conflict(place.name, MODIFIED))
     }
 
-    /// Deletes a pod after setting the condition that says why. Calls no webhooks: they have
+    /// Deletes the pod after setting the condition that says why. Calls no webhooks: they have
     /// reviewed the Eviction.
-    async fn delete_evicted(
-        &self,
-        place: &ObjectRef<'_>,
-        options: &DeleteOptions,
-        writer: &Writer,
-    ) -> Result<(), ApiError> {
+    async fn delete(&self, options: &DeleteOptions) -> Result<(), ApiError> {
         let mut options = options.clone();
-        if !writer.dry_run {
-            let marked = self.mark_evicted(place, &options, writer).await?;
+        if !self.writer.dry_run {
+            let marked = self.mark(&options).await?;
             // The precondition has been checked, and the version is a new one since then.
             options.version = options.version.map(|_| marked);
         }
-        self.delete(place, &options, writer).await?;
+        self.cluster.delete(self.place, &options, &self.writer).await?;
         Ok(())
     }
 
-    /// Sets the condition that says why a pod is deleted. Returns the version of the pod after
+    /// Sets the condition that says why the pod is deleted. Returns the version of the pod after
     /// that.
-    async fn mark_evicted(
-        &self,
-        place: &ObjectRef<'_>,
-        options: &DeleteOptions,
-        writer: &Writer,
-    ) -> Result<String, ApiError> {
+    async fn mark(&self, options: &DeleteOptions) -> Result<String, ApiError> {
+        let (cluster, place) = (self.cluster, self.place);
         let condition = json!({ "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-            "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": self.source.stamp() });
+            "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": cluster.source.stamp() });
         for _ in 0..ATTEMPTS {
             let current =
-                self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?;
-            check_preconditions(place, options, &current)?;
+                cluster.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?;
+            options.check_preconditions(place, &current)?;
             let old = place.kind.show(&current);
             let mut new = old.clone();
             set_condition(&mut new, condition.clone());
-            let write = Write::change(self, place, (&current, &old), new, writer);
+            let write = Write::change(cluster, place, (&current, &old), new, &self.writer);
             match write.owning(Owning::Settled).attempt().await? {
                 Attempt::Done(written) => {
                     let object = written.object.to_value(place.kind);
@@ -128,60 +115,6 @@ impl Cluster {
             }
         }
         Err(place.kind.conflict(place.name, MODIFIED))
-    }
-
-    /// Takes one disruption out of the budget of a pod; a dry run only checks that there is one.
-    ///
-    /// # Errors
-    /// 429 if the budget allows none; 500 if several budgets cover the pod.
-    async fn spend_budget(
-        &self,
-        pod: &Value,
-        namespace: Option<&str>,
-        dry_run: bool,
-    ) -> Result<BudgetDecision, ApiError> {
-        let Some(budgets) = self.catalog().kind("policy", "v1", "poddisruptionbudgets") else {
-            return Ok(BudgetDecision::Allowed);
-        };
-        let labels = at(pod, "/metadata/labels").cloned().unwrap_or_default();
-        let covers = |budget: &Arc<Encoded>| {
-            let budget = budget.to_value();
-            let selector = at(&budget, "/spec/selector").cloned();
-            selector.is_some_and(|it| selects(&it, &labels))
-        };
-        let mut matching = self.list(&budgets, namespace).into_iter().filter(covers);
-        let Some(budget) = matching.next() else { return Ok(BudgetDecision::Allowed) };
-        if matching.next().is_some() {
-            return Err(ApiError::internal(
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-            ));
-        }
-        let name = budget.key().name().to_owned();
-        if !is_ready(pod) && spares_unhealthy(&budget.to_value()) {
-            return Ok(BudgetDecision::Unhealthy(name));
-        }
-        let pod_name = text(pod, "/metadata/name").to_owned();
-        let now = self.source.stamp();
-        let mut refusal = None;
-        let place = ObjectRef::of(&budgets, budget.key()).part("status");
-        self.change(&place, &Writer::server("kube-apiserver"), |budget| {
-            refusal = exhausted(budget, &name);
-            if refusal.is_some() || dry_run {
-                return false;
-            }
-            let allowed = number(budget, "/status/disruptionsAllowed").unwrap_or(0).saturating_sub(1);
-            budget["status"]["disruptionsAllowed"] = allowed.into();
-            budget["status"]["disruptedPods"][&pod_name] = now.as_str().into();
-            if allowed == 0 {
-                let observed = number(budget, "/status/observedGeneration").unwrap_or(0);
-                let condition = json!({ "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods",
-                    "message": "", "observedGeneration": observed, "lastTransitionTime": now });
-                set_condition(budget, condition);
-            }
-            true
-        })
-        .await?;
-        refusal.map_or(Ok(BudgetDecision::Allowed), Err)
     }
 }
 
@@ -205,70 +138,4 @@ fn options_of(eviction: &Value) -> DeleteOptions {
 /// Returns true if an object has the uid that the options require, if they require one.
 fn has_uid(options: &DeleteOptions, object: &Encoded) -> bool {
     options.uid.as_deref().is_none_or(|it| it == object.uid())
-}
-
-/// Returns true if a pod is ready, which is what counts as healthy for its budget.
-fn is_ready(pod: &Value) -> bool {
-    let ready = |it: &Value| text(it, "/type") == "Ready" && text(it, "/status") == "True";
-    items(pod, "/status/conditions").iter().any(ready)
-}
-
-/// Returns true if pods that are not healthy may be evicted without spending the budget.
-fn spares_unhealthy(budget: &Value) -> bool {
-    let healthy = number(budget, "/status/currentHealthy").unwrap_or(0);
-    let desired = number(budget, "/status/desiredHealthy").unwrap_or(0);
-    text(budget, "/spec/unhealthyPodEvictionPolicy") == "AlwaysAllow" || (healthy >= desired && desired > 0)
-}
-
-/// Returns the error of an eviction that a budget does not allow now, as `checkAndDecrement` in
-/// eviction.go does.
-fn exhausted(budget: &Value, name: &str) -> Option<ApiError> {
-    let observed = number(budget, "/status/observedGeneration").unwrap_or(0);
-    if observed < number(budget, "/metadata/generation").unwrap_or(0) {
-        return Some(unprocessed(name));
-    }
-    let forbidden = |why: &str| Some(ApiError::forbidden("policy", "poddisruptionbudget", name, why));
-    let disrupted = entries(budget, "/status/disruptedPods").count();
-    match number(budget, "/status/disruptionsAllowed").unwrap_or(0) {
-        ..0 => forbidden("pdb disruptions allowed is negative"),
-        _ if disrupted > MOST_DISRUPTED_PODS => {
-            forbidden("DisruptedPods map too big - too many evictions not confirmed by PDB controller")
-        }
-        0 => Some(violated().cause("DisruptionBudget", &reason_of(budget, name), "")),
-        1.. => None,
-    }
-}
-
-/// Returns the reason why a budget allows no disruption.
-fn reason_of(budget: &Value, name: &str) -> String {
-    let healthy = number(budget, "/status/currentHealthy").unwrap_or(0);
-    let desired = number(budget, "/status/desiredHealthy").unwrap_or(0);
-    let condition = items(budget, "/status/conditions").iter().find(|it| {
-        text(it, "/type") == "DisruptionAllowed"
-            && text(it, "/status") == "False"
-            && !text(it, "/message").is_empty()
-    });
-    let said = condition.map(|it| (text(it, "/reason"), text(it, "/message")));
-    let not_now = format!("The disruption budget {name} does not allow evicting pods currently");
-    match said {
-        Some(("SyncFailed", why)) => format!("{not_now} because it failed sync: {why}"),
-        _ if healthy <= desired => {
-            format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently")
-        }
-        Some((reason, why)) => format!("{not_now} ({reason}): {why}"),
-        None => not_now,
-    }
-}
-
-/// Returns the 429 for a budget whose controller has not observed its newest state yet.
-fn unprocessed(name: &str) -> ApiError {
-    let mut refusal = violated();
-    refusal.0.details.get_or_insert_default().retry_after_seconds = RETRY_AFTER_SECONDS;
-    let cause = format!("The disruption budget {name} is still being processed by the server.");
-    refusal.cause("DisruptionBudget", &cause, "")
-}
-
-fn violated() -> ApiError {
-    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-    ApiError::new(Reason::TooManyRequests, message)
 }

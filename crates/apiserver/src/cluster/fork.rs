@@ -18,14 +18,14 @@ impl Cluster {
             storage: Arc::new(self.store().fork()),
             registry: self.registry.fork(),
             source: self.source.fork(),
-            addresses: Mutex::new(self.addresses().fork()),
+            addresses: Mutex::new(self.addresses.lock().fork()),
             charges: Charges::default(),
-            tokens: self.tokens.clone(),
+            token_key: self.token_key.clone(),
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
             background: BackgroundHealth::default(),
-            webhooks: Connections::default(),
+            connections: Connections::default(),
         };
-        copy.refresh_definitions();
+        copy.definitions().refresh();
         copy
     }
 }

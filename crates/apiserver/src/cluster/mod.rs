@@ -8,11 +8,13 @@
 //! ```
 //!
 //! `pipeline.rs` is the list of these stages; each stage is a method of [`write::Write`] in a file of
-//! its own.
+//! its own. [`Cluster`] has the state and the verbs. What the verbs need besides is a value or a
+//! function in a file of its own, which borrows the parts of the cluster that it uses: admission
+//! webhooks, conversion, tokens, definitions, policies, the addresses of services.
 //!
-//! Requests and controllers change objects through the same verbs, so the same rules
-//! apply to all of them. Nothing here knows HTTP. A verb has finished its write when it returns.
-//! Dropping its future earlier leaves either the whole change or none of it.
+//! Requests and controllers change objects through the same verbs, so the same rules apply to all of
+//! them. Nothing here knows HTTP. A verb has finished its write when it returns. Dropping its future
+//! earlier leaves either the whole change or none of it.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -25,31 +27,41 @@ mod decode;
 mod place;
 mod selector;
 mod object_fields;
+mod delete_options;
+mod deletion_step;
 mod state;
 mod policies;
-mod address_claim;
+mod service_addresses;
 mod namespaces;
 mod preconditions;
 mod write;
+mod webhook_calls;
 mod conversion;
 mod own;
+mod admission_attributes;
+mod configured_webhooks;
 mod admission_webhooks;
 mod prepare;
 mod validate;
 mod admission;
 mod warnings;
+mod definition_checks;
+mod after_removal;
 mod commit;
 mod pipeline;
-mod create;
+mod patch_body;
+mod scale;
 mod update;
 mod patch;
-mod scale;
 mod delete;
 mod tokens;
 mod reviews;
 mod binding;
+mod disruption_budget;
 mod eviction;
+mod kubelet;
 mod subresources;
+mod create;
 mod definitions;
 mod fork;
 mod add;
@@ -57,8 +69,10 @@ mod bootstrap;
 
 pub(crate) use bootstrap::own_service;
 pub(crate) use decode::{Body, FieldValidation, decode, decode_as};
-pub(crate) use delete::{Admission, DeleteOptions, Deleted, Propagation, warning_of_deleting};
-pub(crate) use patch::PatchBody;
+pub(crate) use delete::Deleted;
+pub(crate) use delete_options::{Admission, DeleteOptions, Propagation, warning_of_deleting};
+pub(crate) use kubelet::KubeletRequest;
+pub(crate) use patch_body::PatchBody;
 pub(crate) use place::{ObjectRef, ResponseObject, WriteOutcome, Writer};
 pub(crate) use source::Source;
 pub(crate) use state::Cluster;

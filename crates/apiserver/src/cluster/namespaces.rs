@@ -5,52 +5,47 @@ use std::sync::LazyLock;
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
+use super::ObjectRef;
 use super::object_fields::metadata_mut;
-use super::{Cluster, ObjectRef};
 use crate::ApiError;
 use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::text;
-use crate::store::CollectionName;
+use crate::store::{CollectionName, Store};
 
 static NAMESPACES: LazyLock<CollectionName> = LazyLock::new(|| "/namespaces".into());
 
 /// The namespaces that cannot be deleted.
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-impl Cluster {
-    /// Rejects a creation in a namespace that does not exist, or is being deleted.
-    pub(super) fn admit_to_namespace(&self, place: &ObjectRef<'_>, name: &str) -> Result<(), ApiError> {
-        let Some(namespace) = place.namespace.filter(|_| place.kind.def.namespaced) else { return Ok(()) };
-        // Access reviews name a namespace without being stored in it.
-        if place.kind.def.group == "authorization.k8s.io" {
-            return Ok(());
-        }
-        let missing = || ApiError::not_found("", "namespaces", namespace);
-        let key = ObjectKey::from_parts(None, namespace).map_err(|_| missing())?;
-        let found = self.store().get(&NAMESPACES, &key).ok_or_else(missing)?;
-        if found.field("status.phase") == Some("Terminating") {
-            let why = format!(
-                "unable to create new content in namespace {namespace} because it is being terminated"
-            );
-            let cause = format!("namespace {namespace} is being terminated");
-            return Err(ApiError::forbidden(&place.kind.def.group, &place.kind.def.plural, name, &why)
-                .cause("NamespaceTerminating", &cause, "metadata.namespace"));
-        }
-        Ok(())
+/// Rejects a creation in a namespace that does not exist, or is being deleted.
+pub(super) fn admit_to_namespace(store: &Store, place: &ObjectRef<'_>, name: &str) -> Result<(), ApiError> {
+    let Some(namespace) = place.namespace.filter(|_| place.kind.def.namespaced) else { return Ok(()) };
+    // Access reviews name a namespace without being stored in it.
+    if place.kind.def.group == "authorization.k8s.io" {
+        return Ok(());
     }
+    let missing = || ApiError::not_found("", "namespaces", namespace);
+    let key = ObjectKey::from_parts(None, namespace).map_err(|_| missing())?;
+    let found = store.get(&NAMESPACES, &key).ok_or_else(missing)?;
+    if found.field("status.phase") == Some("Terminating") {
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let cause = format!("namespace {namespace} is being terminated");
+        return Err(ApiError::forbidden(&place.kind.def.group, &place.kind.def.plural, name, &why).cause(
+            "NamespaceTerminating",
+            &cause,
+            "metadata.namespace",
+        ));
+    }
+    Ok(())
+}
 
-    /// Rejects the deletion of a namespace that the cluster needs.
-    pub(super) fn refuse_protected(place: &ObjectRef<'_>) -> Result<(), ApiError> {
-        if place.kind.is(&NAMESPACE) && PROTECTED.contains(&place.name) {
-            return Err(ApiError::forbidden(
-                "",
-                "namespaces",
-                place.name,
-                "this namespace may not be deleted",
-            ));
-        }
-        Ok(())
+/// Rejects the deletion of a namespace that the cluster needs.
+pub(super) fn refuse_protected(place: &ObjectRef<'_>) -> Result<(), ApiError> {
+    if place.kind.is(&NAMESPACE) && PROTECTED.contains(&place.name) {
+        return Err(ApiError::forbidden("", "namespaces", place.name, "this namespace may not be deleted"));
     }
+    Ok(())
 }
 
 /// Sets the namespace of an object to that of the request, and rejects an object that names

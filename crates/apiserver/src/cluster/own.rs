@@ -82,7 +82,7 @@ pub(super) async fn with_conversions<T>(
             return Ok(result);
         }
         drop(result);
-        cluster.convert_missing(place.kind, &mut known).await?;
+        cluster.conversion().add_missing(place.kind, &mut known).await?;
     }
     Err(ApiError::internal("the managers of the object use too many versions"))
 }

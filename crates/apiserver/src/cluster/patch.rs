@@ -1,44 +1,25 @@
 //! The patch and apply verbs. A write that conflicts with another is retried on the new state.
 
-use bytes::Bytes;
-use dogwatch_core::Reason;
 use serde_json::{Value, json};
 
-use super::commit::Attempt;
+use super::commit::{ATTEMPTS, Attempt};
 use super::decode::{
     AFTER_MUTATION, check_custom_kind, check_strict, check_type, dedup_owner_references, settle,
 };
 use super::namespaces::settle_namespace;
 use super::object_fields::metadata_mut;
 use super::own::with_conversions;
+use super::patch_body::{PatchBody, decode_applied, decode_patch};
 use super::place::MODIFIED;
 use super::preconditions::{check_name, check_version};
-use super::update::ATTEMPTS;
+use super::scale::ScaleSubresource;
 use super::write::{Owning, Write};
-use super::{Cluster, FieldValidation, ObjectRef, WriteOutcome, Writer};
+use super::{Cluster, ObjectRef, WriteOutcome, Writer};
 use crate::ApiError;
-use crate::builtin;
 use crate::custom;
-use crate::depth;
 use crate::kinds::json_access::text;
 use crate::ownership;
-use crate::patch::{Patch, PatchKind, json_name};
-use crate::request::yaml;
-
-/// The body of a patch request.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum PatchBody {
-    /// A patch of this type.
-    Patch(PatchKind, Bytes),
-    /// A configuration to apply, in JSON or YAML.
-    Apply {
-        /// The configuration.
-        body: Bytes,
-        /// Take over fields that other managers own.
-        force: bool,
-    },
-}
+use crate::patch::{Patch, PatchKind};
 
 impl Cluster {
     /// Patches an object. An apply creates the object if it does not exist.
@@ -53,7 +34,7 @@ impl Cluster {
         writer: &Writer,
     ) -> Result<WriteOutcome, ApiError> {
         if place.part == "scale" {
-            return self.patch_scale(place, patch, writer).await;
+            return ScaleSubresource::of(self, place).patch(patch, writer).await;
         }
         match patch {
             PatchBody::Patch(kind, body) => self.patch_with(place, *kind, body, writer).await,
@@ -72,7 +53,7 @@ impl Cluster {
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
             let patch = decode_patch(place, patch_kind, body, writer)?;
-            let old = self.show(kind, &current).await?;
+            let old = self.conversion().show(kind, &current).await?;
             let mut new = patch.apply(&old, &kind.schema, kind.definitions())?;
             if patch_kind == PatchKind::Strategic {
                 // A strategic merge patch works on a typed object, whose type it cannot change.
@@ -118,7 +99,7 @@ impl Cluster {
                 check_patched(place, &applied)?;
             }
             let old = match &current {
-                Some(current) => Some(self.show(kind, current).await?),
+                Some(current) => Some(self.conversion().show(kind, current).await?),
                 None => None,
             };
             let owner = ownership::Writer {
@@ -173,30 +154,6 @@ impl Cluster {
     }
 }
 
-/// Decodes a patch.
-///
-/// # Errors
-/// 415 for a strategic merge patch of a custom object; 400 if the patch cannot be decoded; 413 if
-/// it has too many operations.
-pub(super) fn decode_patch(
-    place: &ObjectRef<'_>,
-    kind: PatchKind,
-    body: &[u8],
-    writer: &Writer,
-) -> Result<Patch, ApiError> {
-    if kind == PatchKind::Strategic && place.kind.custom_version().is_some() {
-        let accepted =
-            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-        let message = format!(
-            "the body of the request was in an unknown format - accepted media types include: {accepted}"
-        );
-        let mut refusal = ApiError::new(Reason::UnsupportedMediaType, message);
-        refusal.0.details = None;
-        return Err(refusal);
-    }
-    Patch::decode(kind, body, writer.validation != FieldValidation::Ignore)
-}
-
 /// Completes a patched object. Returns the warnings for the client.
 fn settle_patched(
     place: &ObjectRef<'_>,
@@ -227,60 +184,5 @@ fn check_patched(place: &ObjectRef<'_>, new: &Value) -> Result<(), ApiError> {
             "the namespace of the provided object does not match the namespace sent on the request",
         )),
         _ => Ok(()),
-    }
-}
-
-/// Writes whole numbers without a fraction: `5.0` is `5`. kube-apiserver reads an applied
-/// configuration as YAML, and converts its numbers to JSON before it checks their types.
-fn with_whole_numbers(value: Value) -> Value {
-    match value {
-        Value::Number(number) if number.is_f64() => {
-            // From this magnitude on Go writes an exponent, and the number is no integer any more.
-            let whole = number.as_f64().filter(|it| it.fract() == 0.0 && it.abs() < 9.2e18);
-            #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
-            whole.map_or(Value::Number(number), |it| Value::from(it as i64))
-        }
-        Value::Array(items) => items.into_iter().map(with_whole_numbers).collect(),
-        Value::Object(fields) => {
-            fields.into_iter().map(|(name, value)| (name, with_whole_numbers(value))).collect()
-        }
-        other => other,
-    }
-}
-
-/// Decodes an applied configuration, which is YAML; JSON is tried first because most clients send
-/// it. Also returns the warnings for the client.
-pub(super) fn decode_applied(
-    body: &[u8],
-    validation: FieldValidation,
-) -> Result<(Value, Vec<String>), ApiError> {
-    let parsed = match serde_json::from_slice(body) {
-        Ok(value) if builtin::duplicate_fields(body).is_empty() => Ok((value, Vec::new())),
-        Ok(value) => Ok((value, yaml::parse(body).map(|it| it.twice).unwrap_or_default())),
-        Err(_) => yaml::parse(body).map(|it| (it.value, it.twice)),
-    };
-    match parsed.map(|(value, twice)| (with_whole_numbers(value), twice)) {
-        Ok((value, _)) if depth::is_exceeded_by(&value) => {
-            let why = depth::exceeded();
-            Err(ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))
-        }
-        Ok((Value::Object(_), twice)) if validation == FieldValidation::Strict && !twice.is_empty() => {
-            let twice = twice.join("\n  ");
-            Err(ApiError::bad_request(format!(
-                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {twice}"
-            )))
-        }
-        Ok((value @ Value::Object(_), twice)) => {
-            Ok((value, if validation == FieldValidation::Warn { twice } else { Vec::new() }))
-        }
-        Ok((Value::Null, _)) => Err(ApiError::bad_request("invalid object type: /, Kind=")),
-        Ok((other, _)) => Err(ApiError::bad_request(format!(
-            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type \
-             map[string]interface {{}}",
-            json_name(&other)
-        ))),
-        Err(why) => {
-            Err(ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))
-        }
     }
 }

@@ -1,14 +1,13 @@
 //! The stages of every write that creates or changes an object, in order.
 
-use serde_json::Value;
-
 use super::WriteOutcome;
-use super::address_claim::AddressClaim;
 use super::commit::Attempt;
-use super::namespaces::settle_namespace;
+use super::definition_checks::check_accepts_new;
+use super::namespaces::{admit_to_namespace, settle_namespace};
 use super::object_fields::metadata_mut;
 use super::preconditions::check_name;
 use super::prepare::keep_system_fields;
+use super::service_addresses::{AddressClaim, ServiceAddresses};
 use super::write::Write;
 use crate::ApiError;
 use crate::kinds::json_access::text;
@@ -27,8 +26,8 @@ impl Write<'_> {
     /// The error of the first stage that rejects it.
     pub(super) async fn create(mut self) -> Result<WriteOutcome, ApiError> {
         let name = text(&self.new, "/metadata/name");
-        self.cluster.check_accepts_new(self.place.kind, name)?;
-        self.cluster.admit_to_namespace(self.place, name)?;
+        check_accepts_new(&self.cluster.catalog(), self.place.kind, name)?;
+        admit_to_namespace(self.cluster.store(), self.place, name)?;
         let version = self.remove_system_fields();
         self.own().await;
         self.mutate().await?;
@@ -151,19 +150,13 @@ impl Write<'_> {
 impl<'a> Write<'a> {
     /// Starts to claim addresses for the object. They are released unless the object is stored.
     fn claim_addresses(&self) -> AddressClaim<'a> {
-        let (cluster, kind) = (self.cluster, self.place.kind);
+        let (addresses, kind) = (ServiceAddresses::of(self.cluster), self.place.kind);
         match self.base {
-            Some(base) => AddressClaim::of(cluster, kind, base.stored.uid(), Some(base.stored.key().clone())),
+            Some(base) => addresses.claim(kind, base.stored.uid(), Some(base.stored.key().clone())),
             None => {
                 let key = self.place.key_of(text(&self.new, "/metadata/name")).ok();
-                AddressClaim::of(cluster, kind, text(&self.new, "/metadata/uid"), key)
+                addresses.claim(kind, text(&self.new, "/metadata/uid"), key)
             }
         }
-    }
-
-    /// Adds the warnings about the object itself.
-    fn warn(&mut self) {
-        let old: Option<&Value> = self.base.map(|it| it.object);
-        self.warnings.extend(self.cluster.warnings(self.place.kind, &self.new, old));
     }
 }

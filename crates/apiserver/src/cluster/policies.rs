@@ -8,16 +8,30 @@ use crate::ApiError;
 use crate::admission::{limits, runtime_class};
 use crate::kinds::POD;
 use crate::kinds::json_access::{at, text};
+use crate::registry::Registry;
+use crate::store::Store;
 
-impl Cluster {
+/// The limit ranges and runtime classes of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Policies<'a> {
+    store: &'a Store,
+    registry: &'a Registry,
+}
+
+impl<'a> Policies<'a> {
+    /// Returns the policies of a cluster.
+    pub(super) fn of(cluster: &'a Cluster) -> Self {
+        Self { store: cluster.store(), registry: &cluster.registry }
+    }
+
     /// Fills in the fields of a new or resized pod that policies have defaults for.
-    pub(super) fn fill_by_policy(&self, place: &ObjectRef<'_>, object: &mut Value) -> Result<(), ApiError> {
+    pub(super) fn fill(&self, place: &ObjectRef<'_>, object: &mut Value) -> Result<(), ApiError> {
         let kind = place.kind;
         if !kind.is(&POD) {
             return Ok(());
         }
         let refused = |object: &Value, why: &str| forbidden(place, object, why);
-        limits::fill(object, &self.policies(place, "limitranges"));
+        limits::fill(object, &self.limit_ranges(place));
         if place.part.is_empty()
             && let Some(class) = self.runtime_class(object)
         {
@@ -31,17 +45,18 @@ impl Cluster {
     pub(super) fn runtime_class(&self, pod: &Value) -> Option<Result<Value, String>> {
         let name = at(pod, "/spec/runtimeClassName")?.as_str()?;
         let found = || {
-            let kind = self.catalog().kind("node.k8s.io", "v1", "runtimeclasses")?;
+            let kind = self.registry.catalog().kind("node.k8s.io", "v1", "runtimeclasses")?;
             let key = ObjectKey::from_parts(None, name).ok()?;
-            Some(kind.show(&*self.get(&kind, &key)?))
+            Some(kind.show(&*self.store.get(&kind.collection, &key)?))
         };
         Some(found().ok_or_else(|| format!("pod rejected: RuntimeClass {name:?} not found")))
     }
 
-    /// Returns the policies of a kind of the core group, in the namespace of a place.
-    pub(super) fn policies(&self, place: &ObjectRef<'_>, plural: &str) -> Vec<Value> {
-        let Some(kind) = self.catalog().kind("", "v1", plural) else { return Vec::new() };
-        self.list(&kind, place.namespace).iter().map(|it| kind.show(it)).collect()
+    /// Returns the limit ranges in the namespace of a place.
+    pub(super) fn limit_ranges(&self, place: &ObjectRef<'_>) -> Vec<Value> {
+        let Some(kind) = self.registry.catalog().kind("", "v1", "limitranges") else { return Vec::new() };
+        let ranges = self.store.list(&kind.collection, place.namespace);
+        ranges.iter().map(|it| kind.show(it)).collect()
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::addresses::Addresses;
 use super::decode::check_custom_kind;
 use super::object_fields::{metadata_mut, object_mut, set_or_remove};
+use super::policies::Policies;
 use super::write::Write;
 use super::{Cluster, User};
 use crate::ApiError;
@@ -61,7 +62,7 @@ impl Write<'_> {
         let (version, now) = (kind.def.version.as_str(), cluster.source.stamp());
         let new = &mut self.new;
         let Some(base) = self.base else {
-            cluster.fill_by_policy(place, new)?;
+            Policies::of(cluster).fill(place, new)?;
             let mut around = ClusterSurroundings::of(cluster, new);
             prepare::for_create(kind.rules, version, new, &now, &mut around)?;
             if kind.is(&DEFINITION) {
@@ -92,7 +93,7 @@ impl Write<'_> {
             }
             part => {
                 if part == "resize" {
-                    cluster.fill_by_policy(place, new)?;
+                    Policies::of(cluster).fill(place, new)?;
                 }
                 pod::only_part(part, new, old);
                 let mut around = ClusterSurroundings::of(cluster, old);
@@ -111,7 +112,7 @@ impl<'a> ClusterSurroundings<'a> {
     /// addresses.
     fn of(cluster: &'a Cluster, object: &Value) -> Self {
         let uid = text(object, "/metadata/uid").to_owned();
-        Self { addresses: cluster.addresses(), cluster, uid }
+        Self { addresses: cluster.addresses.lock(), cluster, uid }
     }
 }
 

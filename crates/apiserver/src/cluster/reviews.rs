@@ -5,6 +5,7 @@
 
 use serde_json::{Value, json};
 
+use super::tokens::Tokens;
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
 use crate::kinds::json_access::{at, items, text};
 use crate::kinds::rules::Review;
@@ -15,58 +16,56 @@ use crate::{ApiError, FieldError, FieldErrorKind};
 const NOT_AUTHORIZED_HERE: &str =
     "this server does not authorize requests: every authenticated user may do everything";
 
-impl Cluster {
-    /// Answers an object of a kind that can only be created.
-    pub(super) fn review(
-        &self,
-        place: &ObjectRef<'_>,
-        mut object: Value,
-        writer: &Writer,
-    ) -> Result<WriteOutcome, ApiError> {
-        let kind = place.kind;
-        let status = match kind.rules.review {
-            Some(Review::User) => {
-                object["metadata"]["creationTimestamp"] = self.source.stamp().into();
-                json!({ "userInfo": writer.user.info() })
+/// Answers a review, an object of a kind that can only be created.
+pub(super) fn answer(
+    cluster: &Cluster,
+    place: &ObjectRef<'_>,
+    mut object: Value,
+    writer: &Writer,
+) -> Result<WriteOutcome, ApiError> {
+    let kind = place.kind;
+    let status = match kind.rules.review {
+        Some(Review::User) => {
+            object["metadata"]["creationTimestamp"] = cluster.source.stamp().into();
+            json!({ "userInfo": writer.user.info() })
+        }
+        Some(Review::Token) => token_status(cluster.tokens(), &object)?,
+        Some(Review::Rules) => json!({
+            "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
+            "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
+            "incomplete": false,
+        }),
+        Some(review @ (Review::Access | Review::OwnAccess)) => {
+            let problems = access_problems(&object, review == Review::OwnAccess);
+            if !problems.is_empty() {
+                // kube-apiserver names no kind in this error.
+                return Err(ApiError::invalid(&kind.def.group, "", "", &problems));
             }
-            Some(Review::Token) => self.review_of_token(&object)?,
-            Some(Review::Rules) => json!({
-                "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
-                "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
-                "incomplete": false,
-            }),
-            Some(review @ (Review::Access | Review::OwnAccess)) => {
-                let problems = access_problems(&object, review == Review::OwnAccess);
-                if !problems.is_empty() {
-                    // kube-apiserver names no kind in this error.
-                    return Err(ApiError::invalid(&kind.def.group, "", "", &problems));
-                }
-                json!({ "allowed": true, "reason": NOT_AUTHORIZED_HERE })
-            }
-            None => return Err(ApiError::internal(format!("no handler for {}", kind.def.plural))),
-        };
-        object["status"] = status;
-        Ok(WriteOutcome::value(object, true))
-    }
+            json!({ "allowed": true, "reason": NOT_AUTHORIZED_HERE })
+        }
+        None => return Err(ApiError::internal(format!("no handler for {}", kind.def.plural))),
+    };
+    object["status"] = status;
+    Ok(WriteOutcome::value(object, true))
+}
 
-    /// Returns the status of a TokenReview: the user of the token, and the reviewed audiences that
-    /// it is valid for.
-    fn review_of_token(&self, review: &Value) -> Result<Value, ApiError> {
-        let token = text(review, "/spec/token");
-        if token.is_empty() {
-            return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
-        }
-        let mut wanted: Vec<_> = items(review, "/spec/audiences").iter().filter_map(Value::as_str).collect();
-        if wanted.is_empty() {
-            wanted.push(self.token_issuer().0);
-        }
-        Ok(match self.review_token(token, &wanted) {
-            Ok((user, audiences)) => {
-                json!({ "authenticated": true, "user": user.info(), "audiences": audiences })
-            }
-            Err(why) => json!({ "user": {}, "error": why }),
-        })
+/// Returns the status of a TokenReview: the user of the token, and the reviewed audiences that
+/// it is valid for.
+fn token_status(tokens: Tokens<'_>, review: &Value) -> Result<Value, ApiError> {
+    let token = text(review, "/spec/token");
+    if token.is_empty() {
+        return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
     }
+    let mut wanted: Vec<_> = items(review, "/spec/audiences").iter().filter_map(Value::as_str).collect();
+    if wanted.is_empty() {
+        wanted.push(tokens.issuer().0);
+    }
+    Ok(match tokens.review(token, &wanted) {
+        Ok((user, audiences)) => {
+            json!({ "authenticated": true, "user": user.info(), "audiences": audiences })
+        }
+        Err(why) => json!({ "user": {}, "error": why }),
+    })
 }
 
 /// Validates an access review: it must be about exactly one kind of attributes, and about a user or

@@ -2,16 +2,15 @@
 
 use serde_json::Value;
 
-use super::admission_webhooks::AdmissionAttributes;
-use super::commit::Attempt;
+use super::admission_attributes::AdmissionAttributes;
+use super::commit::{ATTEMPTS, Attempt};
 use super::decode::check_strict;
 use super::object_fields::{metadata_mut, object_mut};
-use super::patch::{decode_applied, decode_patch};
+use super::patch_body::{PatchBody, decode_applied, decode_patch};
 use super::place::MODIFIED;
 use super::preconditions::{check_stored, check_version};
-use super::update::ATTEMPTS;
 use super::write::{Owning, Write};
-use super::{Cluster, ObjectRef, PatchBody, ResponseObject, WriteOutcome, Writer};
+use super::{Cluster, ObjectRef, ResponseObject, WriteOutcome, Writer};
 use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom::scale::{self, ScalePaths};
 use crate::kinds::json_access::{at, entries, items, number, text};
@@ -25,41 +24,42 @@ use crate::{ApiError, FieldError, FieldErrorKind};
 
 const API_VERSION: &str = "autoscaling/v1";
 
-impl Cluster {
-    /// Returns the Scale of an object.
-    pub(super) async fn read_scale(
-        &self,
-        place: &ObjectRef<'_>,
-        current: &Encoded,
-    ) -> Result<Value, ApiError> {
-        let object = self.show(place.kind, current).await?;
-        let scale = scale::read_scale(&object, &paths(place.kind))?;
-        Ok(finished(place.kind, &object, scale))
+/// The Scale of one object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScaleSubresource<'a> {
+    cluster: &'a Cluster,
+    place: &'a ObjectRef<'a>,
+}
+
+impl<'a> ScaleSubresource<'a> {
+    /// Returns the Scale of the object at a place.
+    pub(super) fn of(cluster: &'a Cluster, place: &'a ObjectRef<'a>) -> Self {
+        Self { cluster, place }
+    }
+}
+
+impl ScaleSubresource<'_> {
+    /// Reads the Scale of the stored object.
+    pub(super) async fn read(&self, current: &Encoded) -> Result<Value, ApiError> {
+        let kind = self.place.kind;
+        let object = self.cluster.conversion().show(kind, current).await?;
+        let scale = scale::read_scale(&object, &paths(kind))?;
+        Ok(finished(kind, &object, scale))
     }
 
-    /// Replaces the Scale of an object.
-    pub(super) async fn update_scale(
-        &self,
-        place: &ObjectRef<'_>,
-        wanted: &Value,
-        writer: &Writer,
-    ) -> Result<WriteOutcome, ApiError> {
+    /// Replaces the Scale.
+    pub(super) async fn update(&self, wanted: &Value, writer: &Writer) -> Result<WriteOutcome, ApiError> {
         let uid = text(wanted, "/metadata/uid");
-        self.rescale(place, uid, (writer, Owning::Track), |_| Ok((wanted.clone(), Vec::new()))).await
+        self.change(uid, (writer, Owning::Track), |_| Ok((wanted.clone(), Vec::new()))).await
     }
 
-    /// Patches the Scale of an object.
-    pub(super) async fn patch_scale(
-        &self,
-        place: &ObjectRef<'_>,
-        patch: &PatchBody,
-        writer: &Writer,
-    ) -> Result<WriteOutcome, ApiError> {
+    /// Patches the Scale.
+    pub(super) async fn patch(&self, patch: &PatchBody, writer: &Writer) -> Result<WriteOutcome, ApiError> {
         let schema = schema();
         match patch {
             PatchBody::Patch(kind, body) => {
-                self.rescale(place, "", (writer, Owning::Track), |base| {
-                    let patch = decode_patch(place, *kind, body, writer)?;
+                self.change("", (writer, Owning::Track), |base| {
+                    let patch = decode_patch(self.place, *kind, body, writer)?;
                     let mut scale = patch.apply(base, &schema, &BuiltinDefinitions)?;
                     let patched = scale.clone();
                     let found = settle(&schema, &mut scale).map_err(|why| patch.unfit(&patched, &why))?;
@@ -71,9 +71,8 @@ impl Cluster {
             }
             PatchBody::Apply { body, force } => {
                 let (applied, warnings) = decode_applied(body, writer.validation)?;
-                self.rescale(place, "", (writer, Owning::Settled), |base| {
-                    let owner = owner(self, writer);
-                    let target = target(&schema);
+                self.change("", (writer, Owning::Settled), |base| {
+                    let (owner, target) = (self.owner(writer), target(&schema));
                     let mut scale = ownership::apply(Some(base), &applied, &target, &owner, *force)?;
                     settle(&schema, &mut scale).map_err(ApiError::unexplained)?;
                     Ok((scale, warnings.clone()))
@@ -85,38 +84,37 @@ impl Cluster {
 
     /// Changes the Scale of an object, which must have this uid unless it is empty. `next` is called
     /// again after a conflict with another write.
-    async fn rescale(
+    async fn change(
         &self,
-        place: &ObjectRef<'_>,
         uid: &str,
         (writer, owning): (&Writer, Owning),
         next: impl Fn(&Value) -> Result<(Value, Vec<String>), ApiError> + Send + Sync,
     ) -> Result<WriteOutcome, ApiError> {
-        let kind = place.kind;
+        let (cluster, place, kind) = (self.cluster, self.place, self.place.kind);
         let paths = paths(kind);
         let key = place.key()?;
         for _ in 0..ATTEMPTS {
-            let current = self.get(kind, &key).ok_or_else(|| kind.not_found(place.name))?;
+            let current = cluster.get(kind, &key).ok_or_else(|| kind.not_found(place.name))?;
             check_stored(kind, &key, (uid, ""), Some(&current))?;
-            let old = self.show(kind, &current).await?;
+            let old = cluster.conversion().show(kind, &current).await?;
             let mut base = finished(kind, &old, scale::patch_base(&old, &paths)?);
             ownership::to_scale(&old, &mut base, &replicas_of(kind));
             let (mut scale, mut warnings) = next(&base)?;
             if owning == Owning::Track {
-                ownership::update(Some(&base), &mut scale, &target(&schema()), &owner(self, writer));
+                ownership::update(Some(&base), &mut scale, &target(&schema()), &self.owner(writer));
             }
-            warnings.extend(self.mutate_scale(place, &base, &mut scale, writer).await?);
+            warnings.extend(self.mutate(&base, &mut scale, writer).await?);
             let new = scaled(place, &current, &old, &scale, &paths)?;
             let before = finished(kind, &old, scale::scale_of(&old, &paths)?);
             let after = finished(kind, &new, scale::scale_of(&new, &paths)?);
             let asked = AdmissionAttributes::update(place, &before, writer);
-            warnings.extend(self.approve(&asked, Some(&after)).await?);
-            let write = Write::change(self, place, (&current, &old), new, writer).owning(Owning::Settled);
+            warnings.extend(cluster.webhooks().approve(&asked, Some(&after)).await?);
+            let write = Write::change(cluster, place, (&current, &old), new, writer).owning(Owning::Settled);
             match write.attempt().await? {
                 Attempt::Again => {}
                 Attempt::Done(written) => {
                     let object = match written.object {
-                        ResponseObject::Stored(stored) => self.show(kind, &stored).await?,
+                        ResponseObject::Stored(stored) => cluster.conversion().show(kind, &stored).await?,
                         ResponseObject::Value(object) => object,
                     };
                     let scale = finished(kind, &object, scale::scale_of(&object, &paths)?);
@@ -132,22 +130,27 @@ impl Cluster {
     }
 
     /// Calls the mutating webhooks with a Scale. Returns their warnings.
-    async fn mutate_scale(
+    async fn mutate(
         &self,
-        place: &ObjectRef<'_>,
         before: &Value,
         scale: &mut Value,
         writer: &Writer,
     ) -> Result<Vec<String>, ApiError> {
-        let asked = AdmissionAttributes::update(place, before, writer);
+        let asked = AdmissionAttributes::update(self.place, before, writer);
         let mut mutated = Some(scale.clone());
-        let warnings = self.mutate(&asked, &mut mutated).await?;
+        let warnings = self.cluster.webhooks().mutate(&asked, &mut mutated).await?;
         let mut mutated = mutated.unwrap_or_default();
         if mutated != *scale {
             settle(&schema(), &mut mutated).map_err(|why| review::broken(&why))?;
             *scale = mutated;
         }
         Ok(warnings)
+    }
+
+    /// Returns the owner of the fields that a writer changes.
+    fn owner<'w>(&self, writer: &'w Writer) -> ownership::Writer<'w> {
+        let now = self.cluster.source.now();
+        ownership::Writer { manager: &writer.manager, subresource: "scale", now }
     }
 }
 
@@ -187,10 +190,6 @@ fn scaled(
 
 fn schema() -> Schema {
     BuiltinDefinitions.of_kind("autoscaling", "v1", "Scale").unwrap_or(Schema::Any)
-}
-
-fn owner<'a>(cluster: &Cluster, writer: &'a Writer) -> ownership::Writer<'a> {
-    ownership::Writer { manager: &writer.manager, subresource: "scale", now: cluster.source.now() }
 }
 
 fn target(schema: &Schema) -> Target<'_> {

@@ -24,12 +24,12 @@ pub struct Cluster {
     pub(super) source: Source,
     pub(super) addresses: Mutex<Addresses>,
     pub(super) charges: Charges,
-    pub(super) tokens: TokenKey,
+    pub(super) token_key: TokenKey,
     /// True if the names of definitions are accepted as soon as they are stored.
     pub(super) establishing: AtomicBool,
     pub(super) background: BackgroundHealth,
     /// The connections to webhooks.
-    pub(super) webhooks: Connections,
+    pub(super) connections: Connections,
 }
 
 impl Cluster {
@@ -44,17 +44,17 @@ impl Cluster {
     /// `first_revision`, which should be at least 1. Lists and watches at earlier versions are
     /// answered as expired.
     pub fn beginning_at(first_revision: u64, source: Source) -> Self {
-        let tokens = TokenKey::new(&source);
+        let token_key = TokenKey::new(&source);
         Self {
             storage: Arc::new(Store::beginning_at(first_revision.max(1))),
             registry: Registry::default(),
             source,
             addresses: Mutex::default(),
             charges: Charges::default(),
-            tokens,
+            token_key,
             establishing: AtomicBool::new(true),
             background: BackgroundHealth::default(),
-            webhooks: Connections::default(),
+            connections: Connections::default(),
         }
     }
 
@@ -63,7 +63,7 @@ impl Cluster {
     /// signing key could issue tokens. Must be called before any token is known or issued.
     #[must_use]
     pub fn with_secret_token_key(mut self) -> Self {
-        self.tokens = TokenKey::random();
+        self.token_key = TokenKey::random();
         self
     }
 
@@ -106,12 +106,12 @@ impl Cluster {
 
     /// Returns all objects of a kind as they are stored, in one namespace or in all.
     pub fn list(&self, kind: &Kind, namespace: Option<&str>) -> Vec<Arc<Encoded>> {
-        self.store().read(&kind.collection, |history, revision| {
-            history.list_in(revision, namespace, None).into_iter().flatten().cloned().collect()
-        })
+        self.store().list(&kind.collection, namespace)
     }
 
-    pub(super) fn addresses(&self) -> parking_lot::MutexGuard<'_, Addresses> {
-        self.addresses.lock()
+    /// Returns true if a quota of the namespace may have been charged for an object that is not
+    /// stored yet.
+    pub(crate) fn has_pending_charge(&self, namespace: &str) -> bool {
+        self.charges.is_pending(namespace)
     }
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
-use super::{Cluster, User};
+use super::token_key::TokenKey;
+use super::{Cluster, Source, User};
 use crate::kinds::json_access::{at, items, number, text};
-use crate::store::Encoded;
+use crate::store::{Encoded, Store};
 use crate::strconv::quote;
 use crate::time;
 use crate::{ApiError, FieldError, FieldErrorKind};
@@ -30,21 +31,37 @@ const LONGEST: i64 = 1 << 32;
 /// deleted: the leeway of k8s.io/kubernetes v1.36.4 pkg/serviceaccount/claims.go.
 const DELETION_LEEWAY: i64 = 60;
 
+/// The tokens that authenticate users: those of service accounts, and the static ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tokens<'a> {
+    key: &'a TokenKey,
+    /// Has the service accounts, and the objects that tokens are bound to.
+    store: &'a Store,
+    source: &'a Source,
+}
+
 impl Cluster {
+    /// Returns the tokens that authenticate users.
+    pub(crate) fn tokens(&self) -> Tokens<'_> {
+        Tokens { key: &self.token_key, store: self.store(), source: &self.source }
+    }
+}
+
+impl Tokens<'_> {
     /// Adds a static token that authenticates a user from now on.
-    pub fn know_token(&self, token: &str, user: User) {
-        self.tokens.known().push((token.to_owned(), user));
+    pub(crate) fn add_static(&self, token: &str, user: User) {
+        self.key.known().push((token.to_owned(), user));
     }
 
     /// Returns the issuer of the tokens, and the public keys that verify them as a JSON Web Key
     /// Set.
-    pub fn token_issuer(&self) -> (&'static str, Value) {
-        (ISSUER, self.tokens.public_keys())
+    pub(crate) fn issuer(&self) -> (&'static str, Value) {
+        (ISSUER, self.key.public_keys())
     }
 
     /// Returns the user of a token that is valid now and meant for this API server.
-    pub fn token_user(&self, token: &str) -> Option<User> {
-        self.review_token(token, &[ISSUER]).ok().map(|(user, _)| user)
+    pub(crate) fn user(&self, token: &str) -> Option<User> {
+        self.review(token, &[ISSUER]).ok().map(|(user, _)| user)
     }
 
     /// Returns the user of a token that is valid now, and those of the `wanted` audiences that the
@@ -52,15 +69,11 @@ impl Cluster {
     ///
     /// # Errors
     /// The reason why the token authenticates no user, in the words of kube-apiserver.
-    pub(super) fn review_token<'a>(
-        &self,
-        token: &str,
-        wanted: &[&'a str],
-    ) -> Result<(User, Vec<&'a str>), String> {
+    pub(super) fn review<'a>(&self, token: &str, wanted: &[&'a str]) -> Result<(User, Vec<&'a str>), String> {
         // All static tokens are compared, each in constant time, so that the response time does not
         // reveal a partial match.
         let mut found = None;
-        for (known, user) in self.tokens.known().iter() {
+        for (known, user) in self.key.known().iter() {
             if same(known.as_bytes(), token.as_bytes()) {
                 found = Some(user.clone());
             }
@@ -77,7 +90,7 @@ impl Cluster {
 
     /// Returns the service account that a token was issued for, if both are still valid.
     fn account_of<'a>(&self, token: &str, wanted: &[&'a str]) -> Result<(User, Vec<&'a str>), String> {
-        let claims = self.tokens.claims(token).ok_or(INVALID)?;
+        let claims = self.key.claims(token).ok_or(INVALID)?;
         let meant_for = items(&claims, "/aud");
         let audiences = intersection(wanted, meant_for);
         let valid = if audiences.is_empty() {
@@ -198,7 +211,7 @@ impl Cluster {
     fn bindable(&self, namespace: &str, collection: &str, name: &str) -> Option<Arc<Encoded>> {
         let namespace = Some(namespace).filter(|_| collection != "/nodes");
         let key = ObjectKey::from_parts(namespace, name).ok()?;
-        self.store().get(&collection.into(), &key)
+        self.store.get(&collection.into(), &key)
     }
 
     /// Answers a TokenRequest for a service account.
@@ -206,7 +219,7 @@ impl Cluster {
     /// # Errors
     /// 404 if there is no such account; 409 if the request names another uid; 422 if it names
     /// another account.
-    pub(super) fn request_token(&self, key: &ObjectKey, request: &Value) -> Result<Value, ApiError> {
+    pub(super) fn request(&self, key: &ObjectKey, request: &Value) -> Result<Value, ApiError> {
         const GROUP: &str = "authentication.k8s.io";
         let said = text(request, "/metadata/name");
         if !said.is_empty() && said != key.name() {
@@ -216,7 +229,7 @@ impl Cluster {
             return Err(ApiError::invalid(GROUP, "TokenRequest", key.name(), &[problem]));
         }
         let account = self
-            .store()
+            .store
             .get(&"/serviceaccounts".into(), key)
             .ok_or_else(|| ApiError::not_found("", "serviceaccounts", key.name()))?;
         let uid = text(request, "/metadata/uid");
@@ -254,7 +267,7 @@ impl Cluster {
         if let Some((claim, object)) = &bound {
             claims["kubernetes.io"][claim] = json!({ "name": object.key().name(), "uid": object.uid() });
         }
-        let token = self.tokens.sign(&claims);
+        let token = self.key.sign(&claims);
         let mut answer = request.clone();
         answer["metadata"] = json!({ "name": name, "namespace": namespace, "uid": account.uid(),
             "creationTimestamp": self.source.stamp() });

@@ -2,18 +2,16 @@
 
 use serde_json::Value;
 
-use super::commit::Attempt;
+use super::commit::{ATTEMPTS, Attempt};
 use super::namespaces::settle_namespace;
 use super::object_fields::metadata_mut;
 use super::place::MODIFIED;
 use super::preconditions::{check_name, check_stored, check_version};
+use super::scale::ScaleSubresource;
 use super::write::Write;
 use super::{Cluster, ObjectRef, ResponseObject, WriteOutcome, Writer};
 use crate::ApiError;
 use crate::kinds::json_access::text;
-
-/// The number of attempts to write without a resource version while other writes conflict.
-pub(super) const ATTEMPTS: usize = 64;
 
 impl Cluster {
     /// Replaces an object, or a subresource such as `status`. Creates the object if its kind allows
@@ -31,7 +29,7 @@ impl Cluster {
         check_name(place, &object)?;
         settle_namespace(place, &mut object)?;
         if place.part == "scale" {
-            return self.update_scale(place, &object, writer).await;
+            return ScaleSubresource::of(self, place).update(&object, writer).await;
         }
         let wanted = text(&object, "/metadata/resourceVersion").to_owned();
         let uid = text(&object, "/metadata/uid").to_owned();
@@ -55,7 +53,7 @@ impl Cluster {
                 }
             };
             check_version(place, &wanted, &current, true)?;
-            let old = self.show(place.kind, &current).await?;
+            let old = self.conversion().show(place.kind, &current).await?;
             let write = Write::change(self, place, (&current, &old), object.clone(), writer);
             match write.attempt().await? {
                 Attempt::Done(written) => return Ok(written),
@@ -79,7 +77,7 @@ impl Cluster {
     ) -> Result<Option<ResponseObject>, ApiError> {
         for _ in 0..ATTEMPTS {
             let Some(current) = self.get(place.kind, &place.key()?) else { return Ok(None) };
-            let old = self.show(place.kind, &current).await?;
+            let old = self.conversion().show(place.kind, &current).await?;
             let mut new = old.clone();
             if !change(&mut new) {
                 return Ok(Some(ResponseObject::Stored(current)));

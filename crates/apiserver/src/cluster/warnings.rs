@@ -8,6 +8,7 @@
 use serde_json::Value;
 
 use super::Cluster;
+use super::write::Write;
 use crate::custom;
 use crate::kinds::json_access::{at, entries, items, text};
 use crate::kinds::{DEFINITION, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
@@ -15,42 +16,45 @@ use crate::registry::Kind;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-impl Cluster {
-    /// Returns the warnings for the writer of an object; `old` is its former state, if it had one.
-    pub(super) fn warnings(&self, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
-        let mut warnings = of_kind(kind, object, old);
-        if kind.is(&DEFINITION) {
-            warnings.extend(unevaluated_rules(object, old));
-        } else if kind.rules.counterpart.is_some() {
-            warnings.extend(self.unenforced_policy(kind, object, old));
-        } else if kind.is(&VALIDATING_WEBHOOKS) || kind.is(&MUTATING_WEBHOOKS) {
-            warnings.extend(unevaluated_conditions(object, old));
-        }
-        warnings
+impl Write<'_> {
+    /// Adds the warnings about the object itself.
+    pub(super) fn warn(&mut self) {
+        let old = self.base.map(|it| it.object);
+        self.warnings.extend(warnings(self.cluster, self.place.kind, &self.new, old));
     }
+}
 
-    /// Warns about an admission policy that has a binding, and about a binding whose policy exists:
-    /// it takes both for kube-apiserver to enforce anything.
-    fn unenforced_policy(&self, kind: &Kind, object: &Value, old: Option<&Value>) -> Option<String> {
-        if old.is_some_and(|old| old["spec"] == object["spec"]) {
-            return None;
-        }
-        let name = text(object, "/metadata/name");
-        let other = kind.rules.counterpart?;
-        // A binding names its policy.
-        let matches = |it: &Value| match at(object, "/spec/policyName") {
-            Some(policy) => it["metadata"]["name"] == *policy,
-            None => text(it, "/spec/policyName") == name,
-        };
-        let others = self.catalog().kind(GROUP, &kind.def.version, other)?;
-        let in_force = self.list(&others, None).iter().any(|it| matches(&it.to_value()));
-        in_force.then(|| {
-            format!(
-                "{} {name:?} is stored but not enforced: this server does not evaluate CEL",
-                kind.def.kind
-            )
-        })
+/// Returns the warnings for the writer of an object; `old` is its former state, if it had one.
+fn warnings(cluster: &Cluster, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = of_kind(kind, object, old);
+    if kind.is(&DEFINITION) {
+        warnings.extend(unevaluated_rules(object, old));
+    } else if kind.rules.counterpart.is_some() {
+        warnings.extend(unenforced_policy(cluster, kind, object, old));
+    } else if kind.is(&VALIDATING_WEBHOOKS) || kind.is(&MUTATING_WEBHOOKS) {
+        warnings.extend(unevaluated_conditions(object, old));
     }
+    warnings
+}
+
+/// Warns about an admission policy that has a binding, and about a binding whose policy exists:
+/// it takes both for kube-apiserver to enforce anything.
+fn unenforced_policy(cluster: &Cluster, kind: &Kind, object: &Value, old: Option<&Value>) -> Option<String> {
+    if old.is_some_and(|old| old["spec"] == object["spec"]) {
+        return None;
+    }
+    let name = text(object, "/metadata/name");
+    let other = kind.rules.counterpart?;
+    // A binding names its policy.
+    let matches = |it: &Value| match at(object, "/spec/policyName") {
+        Some(policy) => it["metadata"]["name"] == *policy,
+        None => text(it, "/spec/policyName") == name,
+    };
+    let others = cluster.catalog().kind(GROUP, &kind.def.version, other)?;
+    let in_force = cluster.list(&others, None).iter().any(|it| matches(&it.to_value()));
+    in_force.then(|| {
+        format!("{} {name:?} is stored but not enforced: this server does not evaluate CEL", kind.def.kind)
+    })
 }
 
 /// Returns the warnings that kube-apiserver has too.

@@ -46,7 +46,7 @@ impl Reconciler for Definitions {
     ) -> Vec<ObjectKey> {
         let Some(changed) = after.or(before).map(Encoded::key) else { return Vec::new() };
         let group = changed.name().split_once('.').map_or("", |(_, group)| group);
-        cluster.refresh_definitions();
+        cluster.definitions().refresh();
         let catalog = cluster.catalog();
         let waiting = catalog.definitions().filter(|it| !it.is_settled() && it.group == group);
         let waiting = waiting.map(|it| it.key()).filter(|it| *it != changed);
@@ -61,8 +61,8 @@ impl Reconciler for Definitions {
         let writer = writer("definition-controller", "kube-apiserver");
         let place = ObjectRef::of(&kind, key);
         if at(&definition, "/metadata/deletionTimestamp").is_none() {
-            cluster.refresh_definitions();
-            cluster.settle_names(&kind, key, &writer).await?;
+            cluster.definitions().refresh();
+            cluster.definitions().settle_names(&kind, key, &writer).await?;
             return Ok(Next::touch());
         }
         if !items(&definition, "/metadata/finalizers").iter().any(|it| it == CLEANUP) {
@@ -93,7 +93,7 @@ async fn delete_objects(
     }
     let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
     let since = cluster.store().revision();
-    cluster.refresh_definitions();
+    cluster.definitions().refresh();
     let mut versions: Vec<&Value> = items(definition, "/spec/versions").iter().collect();
     // Objects in the storage version need no conversion, whose webhook may be gone already.
     versions.sort_by_key(|it| it["storage"] != true);

@@ -32,7 +32,7 @@ impl Service {
         if parsed.kind.converted_by_webhook().is_some()
             && let Some(found) = self.cluster.get(&parsed.kind, &place.key()?)
         {
-            self.cluster.ready_to_show(&parsed.kind, std::slice::from_ref(&found)).await?;
+            self.cluster.conversion().ready_to_show(&parsed.kind, std::slice::from_ref(&found)).await?;
         }
         match self.cluster.delete(&place, &deletion.options, &writer).await? {
             Deleted::Gone { object, shows_object: true, warnings, .. } => {
@@ -97,7 +97,7 @@ impl Service {
         object: ResponseObject,
         warnings: &[String],
     ) -> Result<Answer, ApiError> {
-        let object = self.cluster.ready_to_respond(&parsed.kind, object).await?;
+        let object = self.cluster.conversion().ready_to_respond(&parsed.kind, object).await?;
         let pieces = show::object(&object, &parsed.kind, &exchange.negotiated, self.cluster.source().now())?;
         let mut answer = answer::document(code, pieces, &exchange.negotiated, &self.settings);
         answer::warn(&mut answer, warnings);

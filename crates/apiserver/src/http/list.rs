@@ -72,11 +72,11 @@ impl Service {
     ) -> Result<(Page, Vec<Arc<Encoded>>), ListError> {
         if !selects_shown(kind, selection) {
             let page = self.page(kind, options, selection).await?;
-            let shown = self.cluster.ready_to_show(kind, &page.items).await?;
+            let shown = self.cluster.conversion().ready_to_show(kind, &page.items).await?;
             return Ok((page, shown));
         }
         let mut page = self.page(kind, options, &selection.without_content()).await?;
-        let shown = self.cluster.ready_to_show(kind, &page.items).await?;
+        let shown = self.cluster.conversion().ready_to_show(kind, &page.items).await?;
         let pairs = page.items.into_iter().zip(shown).filter(|(_, shown)| selection.holds(shown));
         let (items, shown) = pairs.unzip();
         page.items = items;

@@ -159,7 +159,7 @@ impl Service {
             "/.well-known/openid-configuration" => {
                 let host = parts.uri.authority().map(Authority::as_str);
                 let host = host.or_else(|| parts.headers.get(HOST)?.to_str().ok()).unwrap_or("localhost");
-                let issuer = self.cluster.token_issuer().0;
+                let issuer = self.cluster.tokens().issuer().0;
                 let algorithm = "EdDSA";
                 // The fields are in the order of kube-apiserver.
                 let text = format!(
@@ -167,7 +167,7 @@ impl Service {
                 );
                 ("application/json", text)
             }
-            "/openid/v1/jwks" => ("application/jwk-set+json", self.cluster.token_issuer().1.to_string()),
+            "/openid/v1/jwks" => ("application/jwk-set+json", self.cluster.tokens().issuer().1.to_string()),
             _ => return None,
         };
         if parts.method != Method::GET {

@@ -10,7 +10,7 @@ use super::query::Query;
 use super::service::Service;
 use super::show;
 use crate::ApiError;
-use crate::cluster::ResponseObject;
+use crate::cluster::{KubeletRequest, ResponseObject};
 use crate::strconv;
 
 impl Service {
@@ -31,9 +31,9 @@ impl Service {
         let shown = if place.part.is_empty() {
             let found = self.cluster.get(place.kind, &place.key()?);
             let found = found.ok_or_else(|| place.kind.not_found(place.name))?;
-            self.cluster.ready_to_respond(place.kind, ResponseObject::Stored(found)).await?
+            self.cluster.conversion().ready_to_respond(place.kind, ResponseObject::Stored(found)).await?
         } else {
-            self.cluster.check_container(&place, query.get("container"))?;
+            KubeletRequest::of(&self.cluster, &place).check_container(query.get("container"))?;
             self.cluster.read_part(&place).await?
         };
         let pieces = show::object(&shown, place.kind, negotiated, self.cluster.source().now())?;

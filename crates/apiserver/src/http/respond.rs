@@ -20,7 +20,7 @@ use super::write::PatchForm;
 use super::write_options::manager_of_agent;
 use crate::ApiError;
 use crate::auth::{PeerIdentity, RequestAttributes};
-use crate::cluster::User;
+use crate::cluster::{KubeletRequest, User};
 use crate::faults::{self, Act, Call};
 use crate::log::Record;
 use crate::panics::{caught, caught_in};
@@ -224,7 +224,9 @@ impl Service {
     ) -> Result<Answer, ListError> {
         let headers = &parts.headers;
         if parsed.connects() {
-            return Err(self.cluster.refuse_connection(&parsed.place(), query.get("container")).into());
+            let place = parsed.place();
+            let request = KubeletRequest::of(&self.cluster, &place);
+            return Err(request.refuse_connection(query.get("container")).into());
         }
         // kube-apiserver checks the content type of a patch before anything else (k8s.io/apiserver
         // v0.36.4 pkg/endpoints/handlers/patch.go).

@@ -297,7 +297,7 @@ impl Watch {
         let count = state.as_slice().iter().take(room).take_while(fits).count();
         let objects: Vec<_> = state.by_ref().take(count).collect();
         let is_last = state.len() == 0;
-        let objects = match self.cluster.ready_to_show(&self.kind, &objects).await {
+        let objects = match self.cluster.conversion().ready_to_show(&self.kind, &objects).await {
             Ok(objects) => objects,
             Err(refusal) => return self.fail(&refusal),
         };
@@ -432,14 +432,14 @@ impl Watch {
         if self.before_conversion.is_none() {
             let mut frames: Vec<_> = changes.iter().filter_map(|it| event_for(it, &self.selection)).collect();
             let objects: Vec<_> = frames.iter().map(|it| Arc::clone(&it.object)).collect();
-            let objects = self.cluster.ready_to_show(&self.kind, &objects).await?;
+            let objects = self.cluster.conversion().ready_to_show(&self.kind, &objects).await?;
             frames.iter_mut().zip(objects).for_each(|(frame, object)| frame.object = object);
             return Ok(frames);
         }
         // Both states decide about the event, each in the version of the watch.
         let states: Vec<_> =
             changes.iter().flat_map(|it| it.before.iter().chain(&it.after)).cloned().collect();
-        let mut states = self.cluster.ready_to_show(&self.kind, &states).await?.into_iter();
+        let mut states = self.cluster.conversion().ready_to_show(&self.kind, &states).await?.into_iter();
         let convert = |change: &Arc<Change>| {
             let before = change.before.as_ref().and_then(|_| states.next());
             let after = change.after.as_ref().and_then(|_| states.next());

@@ -106,7 +106,7 @@ impl Service {
     ) -> Result<Answer, ApiError> {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
         let negotiated = &exchange.negotiated;
-        let object = self.cluster.ready_to_respond(&parsed.kind, written.object).await?;
+        let object = self.cluster.conversion().ready_to_respond(&parsed.kind, written.object).await?;
         let pieces = show::object(&object, &parsed.kind, negotiated, self.cluster.source().now())?;
         let mut answer = answer::document(code, pieces, negotiated, &self.settings);
         answer::warn(&mut answer, warnings.iter().chain(&written.warnings));

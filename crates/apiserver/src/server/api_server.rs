@@ -256,9 +256,9 @@ impl ApiServerBuilder {
         if self.config.bind.is_some() {
             cluster = cluster.with_secret_token_key();
         }
-        cluster.establish_definitions(self.config.controllers.definitions);
+        cluster.definitions().accept_at_once(self.config.controllers.definitions);
         for (token, user) in &self.tokens {
-            cluster.know_token(token.expose_secret(), user.clone());
+            cluster.tokens().add_static(token.expose_secret(), user.clone());
         }
         cluster.bootstrap().await;
         self.objects.create(&cluster).await?;

@@ -183,6 +183,14 @@ impl Store {
         self.shared.collection(collection).history().get(key).cloned()
     }
 
+    /// Returns the objects of a collection as they are now, in one namespace or in all, in the order
+    /// of their keys.
+    pub fn list(&self, collection: &CollectionName, namespace: Option<&str>) -> Vec<Arc<Encoded>> {
+        self.read(collection, |history, revision| {
+            history.list_in(revision, namespace, None).into_iter().flatten().cloned().collect()
+        })
+    }
+
     /// Reads the history of a collection together with the newest revision of all.
     ///
     /// The closure gets a snapshot and holds no lock: it may take its time.

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 async fn cluster() -> Cluster {
     let cluster = Cluster::new(Source::real());
     cluster.bootstrap().await;
-    cluster.know_token("hunter2", User::named("dev", &["devs"]));
-    cluster.know_token("open-sesame", User::admin());
+    cluster.tokens().add_static("hunter2", User::named("dev", &["devs"]));
+    cluster.tokens().add_static("open-sesame", User::admin());
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "builder" } });
     cluster.add(account, &Writer::server("test")).await.unwrap();
     cluster

@@ -105,7 +105,7 @@ async fn a_freed_name_is_given_to_the_next_definition() {
 #[tokio::test(start_paused = true)]
 async fn the_controller_accepts_names_if_the_cluster_does_not() {
     let it = start().await;
-    it.cluster.establish_definitions(false);
+    it.cluster.definitions().accept_at_once(false);
     it.add(definition("widgets", "Widget")).await;
     let accepted = |it: &Value| condition(it, "Established")["status"] == "True";
     it.until_one(DEFINITIONS, "widgets.example.com", accepted).await;

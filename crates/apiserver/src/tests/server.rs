@@ -132,12 +132,12 @@ async fn a_seed_does_not_reveal_the_signing_key_of_a_listening_server() {
     let (victim, own) = seeded(true).await;
     let (_, in_process) = seeded(false).await;
     let (_, other) = seeded(true).await;
-    assert!(victim.cluster().token_user(&own).is_some());
+    assert!(victim.cluster().tokens().user(&own).is_some());
     for forged in [in_process, other] {
-        assert_eq!(victim.cluster().token_user(&forged), None);
+        assert_eq!(victim.cluster().tokens().user(&forged), None);
     }
     let fork = victim.fork().await.unwrap();
-    assert!(fork.cluster().token_user(&own).is_some(), "a fork accepts the tokens of its parent");
+    assert!(fork.cluster().tokens().user(&own).is_some(), "a fork accepts the tokens of its parent");
     // Uids do not depend on a listener.
     let (server, _) = seeded(false).await;
     let uid =
@@ -148,7 +148,7 @@ async fn a_seed_does_not_reveal_the_signing_key_of_a_listening_server() {
 #[tokio::test]
 async fn the_seed_determines_the_tokens_of_an_in_process_server() {
     let ((server, first), (_, second)) = (seeded(false).await, seeded(false).await);
-    assert!(server.cluster().token_user(&second).is_some());
+    assert!(server.cluster().tokens().user(&second).is_some());
     assert_eq!(first.split('.').next(), second.split('.').next());
 }
 
@@ -192,10 +192,10 @@ async fn with_tls_a_token_is_generated_by_default() {
     let server = ApiServer::builder().tls(true).start().await.unwrap();
     assert!(server.url().starts_with("https://127.0.0.1:"), "{}", server.url());
     let token = server.token().unwrap().expose_secret();
-    assert_eq!(server.cluster().token_user(token), Some(User::admin()));
+    assert_eq!(server.cluster().tokens().user(token), Some(User::admin()));
     assert!(server.kubeconfig().contains(token));
     let fork = server.fork().await.unwrap();
-    assert_eq!(fork.cluster().token_user(token), Some(User::admin()));
+    assert_eq!(fork.cluster().tokens().user(token), Some(User::admin()));
     assert!(!format!("{server:?}").contains(token));
 }
 

@@ -168,7 +168,7 @@ async fn a_token_expires_a_minute_after_its_account_is_deleted_despite_finalizer
     assert_eq!(server.post(accounts, account).await.code, 201);
     let token = server.post(&format!("{accounts}/a/token"), json!({ "spec": {} })).await.json();
     let token = token["status"]["token"].as_str().expect("a token").to_owned();
-    let is_valid = || server.service.cluster().token_user(&token).is_some();
+    let is_valid = || server.service.cluster().tokens().user(&token).is_some();
     assert!(is_valid());
     assert_eq!(server.send("DELETE", &format!("{accounts}/a"), &[], "").await.code, 200);
     tokio::time::advance(Duration::from_secs(59)).await;
