@@ -57,16 +57,20 @@ pub fn mark_terminating(definition: &mut Value, now: &str) {
     set_condition(definition, "Terminating", "True", "InstanceDeletionInProgress", words, now);
 }
 
-/// Sets the condition that the objects of a definition are gone.
-pub fn mark_emptied(definition: &mut Value, now: &str) {
-    set_condition(
-        definition,
-        "Terminating",
-        "False",
-        "InstanceDeletionCompleted",
-        "removed all instances",
-        now,
-    );
+/// The reason of the condition that the objects of a definition are gone.
+const EMPTIED: &str = "InstanceDeletionCompleted";
+
+/// Sets the condition that the objects of a definition are gone. While it is `terminating`, no object
+/// can be created.
+pub fn mark_emptied(definition: &mut Value, terminating: bool, now: &str) {
+    let status = if terminating { "True" } else { "False" };
+    set_condition(definition, "Terminating", status, EMPTIED, "removed all instances", now);
+}
+
+/// Returns true if a definition has the condition that its objects are gone.
+pub fn is_emptied(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|known| known["type"] == "Terminating" && known["reason"] == EMPTIED)
 }
 
 /// Returns true if a condition of a definition is true.

@@ -117,6 +117,16 @@ async fn delete_objects(
     if left > 0 {
         return Ok(Next { waits_for: vec![defined.collection.clone()], since, ..Next::touch() });
     }
+    // The last state of a definition shows that its objects are gone, which is not so if a client has
+    // removed the finalizer. In kube-apiserver the watch event of the deletion does not show it.
+    let report = |it: &mut Value| {
+        let is_news = finalizers::is_same(it, uid) && !names::is_emptied(it);
+        if is_news {
+            names::mark_emptied(it, true, &now);
+        }
+        is_news
+    };
+    cluster.change(&place.part("status"), writer, report).await?;
     // Both at once: objects can be created as soon as the definition is not marked as terminating,
     // and would be lost with it. Both to the status, as in crd_finalizer.go: a webhook that fails for
     // updates of definitions must not keep them from being deleted.
@@ -125,7 +135,7 @@ async fn delete_objects(
             finalizers::is_same(it, uid) && finalizers::remove(it, "/metadata/finalizers", CLEANUP);
         if is_released {
             // Another finalizer may hold the definition.
-            names::mark_emptied(it, &now);
+            names::mark_emptied(it, false, &now);
         }
         is_released
     };

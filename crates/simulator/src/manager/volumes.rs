@@ -134,7 +134,8 @@ impl Volumes {
             return Ok(true);
         }
         let pods = self.live_pods.clone().in_namespace(namespace).list_all(&ListParams::default()).await?;
-        Ok(pods.items.iter().any(|it| it.uses(claim)))
+        // A pod that cannot be decoded may use it.
+        Ok(!pods.bad.is_empty() || pods.items.iter().any(|it| it.uses(claim)))
     }
 
     /// Returns true if a volume is bound to a claim that exists.

@@ -180,6 +180,43 @@ async fn an_object_with_a_missing_owner_is_deleted_at_once() {
     assert!(it.all(EVENTS).is_empty());
 }
 
+/// Regression test: nothing processed a dependent again whose owner existed, but was in no cache. Only
+/// the deletion of an owner that a cache has is observed.
+#[tokio::test(start_paused = true)]
+async fn a_dependent_is_deleted_after_an_owner_that_no_cache_ever_had() {
+    let secrets: Kind = ("v1", "Secret");
+    let at = TestServer::start().await;
+    let broken = at.server.faults().rule(Rule::on("list").or("watch").resource("secrets").refuse(500));
+    // A client that faults apply to.
+    let manager = ControllerManager::builder(at.client.clone()).clock(at.server.clock()).seed(1).start();
+    let it = ManagedCluster::with(manager, at);
+    it.advance(Duration::from_secs(60)).await;
+    let metadata = json!({ "name": "a", "namespace": "default" });
+    let a = it.add(json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata })).await;
+    it.add(map("default", "m", &[owner(&a, false)])).await;
+    it.advance(Duration::from_secs(60)).await;
+    assert!(it.get(MAPS, "default/m").is_some(), "its owner exists");
+    it.delete(secrets, "default/a", None).await;
+    broken.remove();
+    it.until_gone(MAPS, "default/m").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn references_to_one_owner_in_another_namespace_are_reported_once() {
+    let it = ManagedCluster::start().await;
+    it.add(namespace("other")).await;
+    let a = it.add(map("other", "a", &[])).await;
+    let named = |name: String| {
+        let mut reference = owner(&a, false);
+        reference["name"] = name.into();
+        reference
+    };
+    let references: Vec<Value> = (0..100).map(|it| named(format!("a-{it}"))).collect();
+    it.add(map("default", "b", &references)).await;
+    it.until_gone(MAPS, "default/b").await;
+    assert_eq!(it.all(EVENTS).len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_owner_in_another_namespace_is_invalid_and_reported_by_an_event() {
     let it = ManagedCluster::start().await;
@@ -285,6 +322,25 @@ async fn dependents_of_custom_objects_are_deleted_with_the_definition() {
     it.add(map("default", "early", &[owner(&owning, true)])).await;
     it.advance(Duration::from_secs(100)).await;
     assert!(it.get(MAPS, "default/early").is_some());
+}
+
+/// Regression test: the deletion of a definition counted as that of all its objects. In kube-apiserver
+/// they outlive a definition whose finalizer a client has removed.
+#[tokio::test(start_paused = true)]
+async fn dependents_stay_if_a_client_has_removed_the_finalizer_of_the_definition() {
+    for waits in [true, false] {
+        let it = ManagedCluster::start().await;
+        it.add(definition("widgets", "Widget")).await;
+        let owning = it.add(finalized(widget("default", "w"))).await;
+        it.add(map("default", "m", &[owner(&owning, true)])).await;
+        it.advance(Duration::from_secs(if waits { 60 } else { 0 })).await;
+        it.delete(DEFINITIONS, "widgets.example.com", None).await;
+        it.advance(Duration::from_secs(1)).await;
+        it.change(DEFINITIONS, "widgets.example.com", |it| it["metadata"]["finalizers"] = json!([])).await;
+        it.until_gone(DEFINITIONS, "widgets.example.com").await;
+        it.advance(Duration::from_secs(600)).await;
+        assert!(it.get(MAPS, "default/m").is_some(), "nothing says that its owner is gone");
+    }
 }
 
 /// A reference in a version that is not served cannot be looked up, and the kind of the deleted

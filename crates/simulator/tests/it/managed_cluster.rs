@@ -34,6 +34,11 @@ impl ManagedCluster {
         Self { manager: at.manager(), at }
     }
 
+    /// Returns a server with a manager that runs on it.
+    pub(crate) fn with(manager: ControllerManager, at: TestServer) -> Self {
+        Self { manager, at }
+    }
+
     pub(crate) async fn delete(&self, of: Kind, key: &str, propagation: Option<Propagation>) {
         let mut params = DeleteParams::default();
         params.propagation = propagation;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use dogwatch_client::Error;
 use dogwatch_client::api::Patch;
 use dogwatch_core::{DeleteParams, ObjectKey, PatchParams, Preconditions, Propagation};
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 
 use super::monitors::Monitor;
@@ -68,15 +69,18 @@ impl Target {
     /// The first error; all dependents are tried.
     pub(super) async fn orphan(&self, dependents: Vec<Self>) -> Result<(), Error> {
         let owner = [Uid::clone(&self.uid)];
-        let each: Vec<_> = dependents.iter().map(|it| it.drop_owners(&owner).boxed()).collect();
-        let mut written = stream::iter(each).buffer_unordered(CONCURRENT_ORPHANINGS);
-        let mut failed = None;
-        while let Some(written) = written.next().await {
-            if let Err(error) = written {
-                failed.get_or_insert(error);
+        let (mut waiting, mut failed) = (dependents.iter(), None);
+        let mut running = FuturesUnordered::new();
+        loop {
+            // A write is much larger than a dependent, so only those that run are created.
+            let free = CONCURRENT_ORPHANINGS.saturating_sub(running.len());
+            running.extend(waiting.by_ref().take(free).map(|it| it.drop_owners(&owner)));
+            match running.next().await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => drop(failed.get_or_insert(error)),
+                None => return failed.map_or(Ok(()), Err),
             }
         }
-        failed.map_or(Ok(()), Err)
     }
 
     /// Removes the orphan finalizer.

@@ -1,6 +1,6 @@
 //! The collector: follows the served kinds, and processes one object at a time.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use dogwatch_core::{Gvk, Object, ObjectKey, ResourceType, Scope};
 use dogwatch_informer::{Change, Deleted, SharedInformer, Store};
 use dogwatch_workqueue::WorkQueue;
 use dogwatch_workqueue::limiter::ExponentialPerItem;
-use futures_util::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
+use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Notify, watch};
@@ -42,6 +42,11 @@ const SYNC_LIMIT: Duration = Duration::from_secs(30);
 /// its dependents. Caches of different kinds are not updated together: in this time they show the
 /// dependents that were created before the deletion.
 const SETTLE: Duration = Duration::from_millis(100);
+/// The time after which an object is processed again if an owner exists that no cache has: its deletion
+/// may never be observed.
+const UNOBSERVED: Duration = Duration::from_secs(30);
+/// The maximum number of events about the references of an object: the burst that client-go allows.
+const MAX_EVENTS: usize = 25;
 /// The number of owners of an object that are read at the same time.
 const CONCURRENT_READS: usize = 8;
 /// The maximum number of absent owners that are remembered.
@@ -78,7 +83,11 @@ pub(super) enum Outcome {
 
 /// The states of all owners of an object.
 enum Owners {
-    Known(Vec<OwnerState>),
+    Known {
+        states: Vec<OwnerState>,
+        /// True if the caches have all that exist.
+        are_observed: bool,
+    },
     /// A cluster-scoped object cannot have an owner in a namespace; it is ignored.
     Impossible,
     /// The kind of an owner is not served now.
@@ -188,7 +197,7 @@ impl Collector {
         if same && !before.all.is_empty() {
             return;
         }
-        let mut all = std::collections::BTreeMap::new();
+        let mut all = BTreeMap::new();
         let mut given_up = Vec::new();
         for (name, resource) in &kinds.collected {
             let monitor = match before.all.get(name) {
@@ -213,8 +222,10 @@ impl Collector {
             }
             let Gvk { group, kind, .. } = &left.resource.gvk;
             // A kind that is missing in discovery is no proof that its objects are gone: a server
-            // that starts, or an aggregated one that is replaced, lists fewer kinds for a while.
-            if self.is_defined(&left.resource) || !self.deleted_kinds.lock().contains(group, kind) {
+            // that starts, or an aggregated one that is replaced, lists fewer kinds for a while. So
+            // is the deletion of a definition whose objects still exist.
+            let is_empty = || self.deleted_kinds.lock().contains(group, kind) || left.is_empty();
+            if self.is_defined(&left.resource) || !is_empty() {
                 all.insert(Arc::clone(name), left.served(false));
             } else {
                 left.give_up(&self.tracker);
@@ -313,8 +324,8 @@ impl Collector {
         if meta.deleting {
             return self.process_deleting(&target, live, &meta).await;
         }
-        let states = match self.states(&monitors, &node, &meta).await? {
-            Owners::Known(states) => states,
+        let (states, is_observed) = match self.states(&monitors, &node, &meta).await? {
+            Owners::Known { states, are_observed } => (states, are_observed),
             Owners::Impossible => return Ok(Outcome::Done),
             Owners::Unknown => return Ok(self.unresolved(uid, &monitors)),
         };
@@ -341,7 +352,7 @@ impl Collector {
             }
             Verdict::Keep | Verdict::StopWaiting | Verdict::Orphan(_) => {}
         }
-        Ok(Outcome::Done)
+        Ok(if is_observed { Outcome::Done } else { Outcome::Again(UNOBSERVED) })
     }
 
     /// Processes an object that is being deleted.
@@ -417,7 +428,8 @@ impl Collector {
     /// Returns the states of all owners of an object.
     async fn states(&self, monitors: &Monitors, node: &Node, meta: &OwnerMeta) -> Result<Owners, Error> {
         let mut states = Vec::with_capacity(meta.owners.len());
-        let mut asked = Vec::new();
+        // By what is asked for: an object may name an owner many times.
+        let mut asked: BTreeMap<String, (&OwnerRef, ResourceType, Vec<usize>)> = BTreeMap::new();
         for (at, owner) in meta.owners.iter().enumerate() {
             match self.known_owner(monitors, node, owner) {
                 KnownOwner::State(state) => states.push(state),
@@ -425,21 +437,28 @@ impl Collector {
                 KnownOwner::Unknown => return Ok(Owners::Unknown),
                 KnownOwner::Ask(resource) => {
                     states.push(OwnerState::Dangling);
-                    asked.push((at, owner, resource));
+                    let key = absent_key(&node.object, owner);
+                    asked.entry(key).or_insert_with(|| (owner, resource, Vec::new())).2.push(at);
                 }
             }
         }
-        let mut read = Vec::with_capacity(asked.len());
-        for (at, owner, resource) in asked {
-            read.push(self.live_owner(node, owner, resource).map_ok(move |it| (at, it)).boxed());
-        }
-        let read: Vec<_> = stream::iter(read).buffered(CONCURRENT_READS).try_collect().await?;
-        for (at, state) in read {
-            if let Some(known) = states.get_mut(at) {
-                *known = state;
+        let (mut are_observed, mut asked) = (true, asked.into_values());
+        loop {
+            // A few at a time: a reference is much smaller than the request for it.
+            let some: Vec<_> = asked.by_ref().take(CONCURRENT_READS).collect();
+            if some.is_empty() {
+                return Ok(Owners::Known { states, are_observed });
+            }
+            let read = some.iter().map(|(owner, resource, _)| self.live_owner(node, owner, resource.clone()));
+            for (state, (.., places)) in try_join_all(read).await?.into_iter().zip(&some) {
+                are_observed &= state == OwnerState::Dangling;
+                for place in places {
+                    if let Some(known) = states.get_mut(*place) {
+                        *known = state;
+                    }
+                }
             }
         }
-        Ok(Owners::Known(states))
     }
 
     /// Returns the state of an owner as far as it is known without a request. An absence is known
@@ -510,7 +529,9 @@ impl Collector {
             let resource = monitors.kinds.find(&owner.api_version, &owner.kind)?;
             monitors.all.get(&kinds::collection(resource)).map(|it| it.has_uid(&owner.uid))
         };
-        let misplaced: Vec<_> = missing.filter(|it| exists(it).unwrap_or(false)).cloned().collect();
+        let mut reported = HashSet::new();
+        let misplaced = missing.filter(|it| reported.insert(&it.uid) && exists(it).unwrap_or(false));
+        let misplaced: Vec<_> = misplaced.take(MAX_EVENTS).cloned().collect();
         let (namespace, gvk) = (target.key.namespace().unwrap_or_default(), &target.monitor.resource.gvk);
         let about = json!({ "apiVersion": gvk.api_version(), "kind": gvk.kind.as_str(), "metadata": {
             "name": target.key.name(), "namespace": target.key.namespace(), "uid": *target.uid,
@@ -590,10 +611,13 @@ impl DefinitionFollower {
         }
     }
 
-    /// Records that a definition was deleted, and all objects of its kind with it. The kind may
+    /// Records that a definition was deleted, and all objects of its kind before it. The kind may
     /// never have been followed: it can come and go between two reads of discovery.
     fn deleted(&self, deleted: &Deleted<Definition>) {
         let definition = deleted.last();
+        if !definition.is_emptied() {
+            return;
+        }
         let (Some(kind), Some(revision)) = (definition.kind(), definition.revision()) else { return };
         let group = &definition.spec.group;
         self.deleted_kinds.lock().insert(group, kind, definition.is_namespaced(), revision);

@@ -38,6 +38,7 @@ struct DefinitionCondition {
     #[serde(rename = "type")]
     kind: String,
     status: String,
+    reason: String,
 }
 
 impl Object for Definition {
@@ -53,6 +54,15 @@ impl Definition {
         let is_established = |it: &DefinitionCondition| it.kind == "Established" && it.status == "True";
         let established = self.status.conditions.iter().flatten().any(is_established);
         Some(self.status.accepted_names.kind.as_str()).filter(|it| established && !it.is_empty())
+    }
+
+    /// Returns true if the server has reported that its objects are gone. Without that, they may have
+    /// outlived it: a client can remove its finalizer, and kube-apiserver shows them again when it is
+    /// created again.
+    pub(super) fn is_emptied(&self) -> bool {
+        let is_emptied =
+            |it: &DefinitionCondition| it.kind == "Terminating" && it.reason == "InstanceDeletionCompleted";
+        self.status.conditions.iter().flatten().any(is_emptied)
     }
 
     pub(super) fn is_namespaced(&self) -> bool {

@@ -1,5 +1,5 @@
-//! The kinds whose definition was deleted: all their objects are gone, and the server cannot be
-//! asked for them any more.
+//! The kinds whose definition was deleted after all their objects: the server cannot be asked for
+//! them any more.
 
 use std::collections::BTreeMap;
 

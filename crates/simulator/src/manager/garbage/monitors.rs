@@ -177,6 +177,11 @@ impl Monitor {
         self.store.index_keys(UID, uid).is_ok_and(|it| !it.is_empty())
     }
 
+    /// Returns true if the cache has no object.
+    pub(super) fn is_empty(&self) -> bool {
+        self.store.is_empty()
+    }
+
     pub(super) fn is_namespaced(&self) -> bool {
         self.resource.scope == Scope::Namespaced
     }
