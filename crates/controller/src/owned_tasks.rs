@@ -43,7 +43,13 @@ impl<T: Send + 'static> OwnedTasks<T> {
 
     /// Spawns the future as a task.
     pub(crate) fn spawn(&mut self, future: impl Future<Output = T> + Send + 'static) -> Id {
-        let slot = Arc::new(Slot(Mutex::new(Some(Box::pin(future) as BoxedFuture<T>))));
+        self.spawn_boxed(Box::pin(future))
+    }
+
+    /// Spawns the future as a task. Not generic over the future, since the runtime's part of a task is
+    /// compiled for each type of future.
+    fn spawn_boxed(&mut self, future: BoxedFuture<T>) -> Id {
+        let slot = Arc::new(Slot(Mutex::new(Some(future))));
         let polled = Arc::clone(&slot);
         let task = self.tasks.spawn(poll_fn(move |cx| {
             let mut future = polled.lock();

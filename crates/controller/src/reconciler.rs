@@ -9,9 +9,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use dogwatch_core::{Gvk, Header, Object, ObjectKey, ResourceVersion, View};
+use futures_core::future::BoxFuture;
 use kube_core::Resource;
 
-use crate::action::{Action, BoxError};
+use crate::action::{Action, BoxError, Failure};
 
 /// The bounds on the key of a controller. Implemented for every type that meets them.
 ///
@@ -86,6 +87,36 @@ where
 
     fn reconcile(&self, key: &K, context: &Context) -> impl Future<Output = Result<Action, E>> + Send {
         self(key.clone(), context.clone())
+    }
+}
+
+/// A reconciler of any type. A controller is compiled once for each type of keys, and not for each
+/// reconciler; a reconcile costs one allocation more.
+pub(crate) struct BoxedReconciler<K>(Box<dyn DynReconciler<K>>);
+
+trait DynReconciler<K>: Send + Sync {
+    fn reconcile<'a>(&'a self, key: &'a K, context: &'a Context) -> BoxFuture<'a, Result<Action, Failure>>;
+}
+
+impl<K: Key, R: Reconciler<K>> DynReconciler<K> for R {
+    fn reconcile<'a>(&'a self, key: &'a K, context: &'a Context) -> BoxFuture<'a, Result<Action, Failure>> {
+        Box::pin(async move {
+            Reconciler::reconcile(self, key, context).await.map_err(|it| Failure::new(it.into()))
+        })
+    }
+}
+
+impl<K: Key> BoxedReconciler<K> {
+    pub(crate) fn new(reconciler: impl Reconciler<K>) -> Self {
+        Self(Box::new(reconciler))
+    }
+
+    pub(crate) fn reconcile<'a>(
+        &'a self,
+        key: &'a K,
+        context: &'a Context,
+    ) -> BoxFuture<'a, Result<Action, Failure>> {
+        self.0.reconcile(key, context)
     }
 }
 

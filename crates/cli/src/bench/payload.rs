@@ -50,19 +50,7 @@ struct PodStatusView {
     phase: CompactString,
 }
 
-/// Any object: only the metadata that a cache needs, decoded from the whole object.
-#[derive(Debug, Deserialize)]
-pub(super) struct AnyView {
-    metadata: Meta,
-}
-
 impl Object for PodView {
-    fn header(&self) -> Header<'_> {
-        self.metadata.header()
-    }
-}
-
-impl Object for AnyView {
     fn header(&self) -> Header<'_> {
         self.metadata.header()
     }

@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dogwatch::api::{DynamicObject, ListParams, PartialObjectMeta, ResourceType};
 use dogwatch::informer::{Change, HandlerOptions, Overflow};
-use dogwatch::k8s_openapi::api::apps::v1::Deployment;
-use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
-use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
+use dogwatch::k8s_openapi::api::core::v1::Pod;
 use dogwatch::{Api, Client, Object, SharedInformer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::cost::{Memory, Stopwatch};
-use super::payload::{AnyView, PodView};
+use super::payload::PodView;
 use crate::connection::Connection;
 use crate::target;
 
@@ -47,9 +45,9 @@ pub(super) struct Options {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Payload {
-    /// Whole objects: typed if the command knows the kind, otherwise dynamic.
+    /// Whole objects: pods typed, other kinds dynamic.
     Full,
-    /// A few fields; of pods those that a scheduler reads.
+    /// A few fields: of pods those that a scheduler reads, of other kinds the metadata.
     View,
     /// Only the metadata, which is then all that the server sends.
     Meta,
@@ -93,17 +91,12 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures whole objects: typed for the most common kinds, since every type here compiles a whole
-/// informer, and dynamic otherwise.
+/// Measures whole objects. Only the kind that makes caches large is typed, since the informer is
+/// compiled again for each type here.
 async fn full(client: Client, resource: ResourceType, updates: Option<u64>) -> anyhow::Result<Report> {
     let gvk = &resource.gvk;
-    let name = (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str());
-    match name {
+    match (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str()) {
         ("", "v1", "Pod") => of::<Pod>(client, resource, updates).await,
-        ("", "v1", "Service") => of::<Service>(client, resource, updates).await,
-        ("", "v1", "ConfigMap") => of::<ConfigMap>(client, resource, updates).await,
-        ("apps", "v1", "Deployment") => of::<Deployment>(client, resource, updates).await,
-        ("discovery.k8s.io", "v1", "EndpointSlice") => of::<EndpointSlice>(client, resource, updates).await,
         _ => of::<DynamicObject>(client, resource, updates).await,
     }
 }
@@ -111,7 +104,7 @@ async fn full(client: Client, resource: ResourceType, updates: Option<u64>) -> a
 async fn view(client: Client, resource: ResourceType, updates: Option<u64>) -> anyhow::Result<Report> {
     match (resource.gvk.group.as_str(), resource.gvk.kind.as_str()) {
         ("", "Pod") => of::<PodView>(client, resource, updates).await,
-        _ => of::<AnyView>(client, resource, updates).await,
+        _ => of::<PartialObjectMeta>(client, resource, updates).await,
     }
 }
 

@@ -16,7 +16,7 @@ use super::shards::Shards;
 use super::worker::ControllerInner;
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
-use crate::reconciler::{Key, Reconciler};
+use crate::reconciler::{BoxedReconciler, Key, Reconciler};
 use crate::sharding::ShardMember;
 use crate::source::{Cache, MappedSource, Owned, Source, Watched, controller_key};
 
@@ -278,7 +278,7 @@ impl<K: Key> ControllerBuilder<K> {
             queue: self.queue.name(&*name).earliest_wins().build(),
             kinds: self.sources.iter().map(|it| it.kind().clone()).collect(),
             sources: self.sources,
-            reconciler,
+            reconciler: BoxedReconciler::new(reconciler),
             needs: self.needs,
             guard: Guard::new(self.consistency_wait, metrics.overdue.clone()),
             shards: self.shards,

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::error::ControllerError;
 use super::worker::{ControllerInner, text_of};
 use crate::owned_tasks::OwnedTasks;
-use crate::reconciler::{Key, Reconciler};
+use crate::reconciler::Key;
 use crate::source::Cache;
 
 /// A controller that is ready to run, by itself or in a [`Manager`](crate::Manager).
@@ -77,8 +77,8 @@ pub(super) struct RunSettings {
 }
 
 impl Controller {
-    pub(super) fn new<K: Key, R: Reconciler<K>>(
-        inner: ControllerInner<K, R>,
+    pub(super) fn new<K: Key>(
+        inner: ControllerInner<K>,
         streams: Vec<BoxStream<'static, K>>,
         settings: RunSettings,
         as_leader: bool,
@@ -199,8 +199,8 @@ trait Lifecycle: Send + Sync {
     fn work<'a>(&'a self, stop: BoxFuture<'a, ()>) -> BoxFuture<'a, Result<(), ControllerError>>;
 }
 
-struct Running<K: Key, R> {
-    inner: Arc<ControllerInner<K, R>>,
+struct Running<K: Key> {
+    inner: Arc<ControllerInner<K>>,
     /// Taken when the controller begins to work.
     streams: Mutex<Vec<BoxStream<'static, K>>>,
     settings: RunSettings,
@@ -210,7 +210,7 @@ struct Running<K: Key, R> {
     started: watch::Sender<bool>,
 }
 
-impl<K: Key, R> Running<K, R> {
+impl<K: Key> Running<K> {
     fn name(&self) -> String {
         self.inner.name.to_string()
     }
@@ -218,9 +218,7 @@ impl<K: Key, R> Running<K, R> {
     fn registrations(&self) -> MutexGuard<'_, Vec<Registration>> {
         self.registrations.lock()
     }
-}
 
-impl<K: Key, R: Reconciler<K>> Running<K, R> {
     async fn all_synced(&self) -> Result<(), ControllerError> {
         let after = self.settings.sync_timeout;
         let caches = self.inner.caches().map(|cache| async move {
@@ -352,7 +350,7 @@ async fn first_panic(tasks: &mut OwnedTasks<()>) -> JoinError {
     std::future::pending().await
 }
 
-impl<K: Key, R: Reconciler<K>> Lifecycle for Running<K, R> {
+impl<K: Key> Lifecycle for Running<K> {
     fn start(&self) {
         self.inner.caches().for_each(Cache::start);
     }
@@ -394,7 +392,7 @@ impl<K: Key, R: Reconciler<K>> Lifecycle for Running<K, R> {
     }
 }
 
-impl<K: Key, R> Drop for Running<K, R> {
+impl<K: Key> Drop for Running<K> {
     fn drop(&mut self) {
         self.registrations().iter().for_each(Registration::remove);
         self.inner.queue.shut_down();

@@ -16,11 +16,11 @@ use super::shards::Shards;
 use crate::action::{Action, Failure};
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
-use crate::reconciler::{Concerns, Context, Key, Reconciler};
+use crate::reconciler::{BoxedReconciler, Concerns, Context, Key};
 use crate::source::{Cache, LOW_PRIORITY, Source};
 
 /// The state that the workers of one controller share.
-pub(super) struct ControllerInner<K: Key, R> {
+pub(super) struct ControllerInner<K: Key> {
     pub(super) name: Arc<str>,
     pub(super) queue: WorkQueue<K>,
     pub(super) sources: Vec<Box<dyn Source<K>>>,
@@ -28,7 +28,7 @@ pub(super) struct ControllerInner<K: Key, R> {
     pub(super) needs: Vec<Box<dyn Cache>>,
     /// The kinds of the sources, in their order.
     pub(super) kinds: Arc<[Gvk]>,
-    pub(super) reconciler: R,
+    pub(super) reconciler: BoxedReconciler<K>,
     pub(super) guard: Guard<K>,
     /// Set when several replicas share the keys.
     pub(super) shards: Option<Shards<K>>,
@@ -45,7 +45,7 @@ enum Outcome {
     TimedOut(Duration),
 }
 
-impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
+impl<K: Key> ControllerInner<K> {
     /// Reconciles keys until the queue is shut down and empty.
     pub(super) async fn work(self: Arc<Self>) {
         while let Some(item) = self.queue.take().await {
@@ -129,8 +129,8 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
 
     /// Calls the reconciler, within the timeout.
     async fn call(&self, key: &K, context: &Context) -> Outcome {
-        let call =
-            async { self.reconciler.reconcile(key, context).await.map_err(|it| Failure::new(it.into())) };
+        // The call to the reconciler may panic before it returns a future.
+        let call = async { self.reconciler.reconcile(key, context).await };
         let call = AssertUnwindSafe(call).catch_unwind();
         let returned = match self.timeout {
             None => call.await,
@@ -195,7 +195,7 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
 
 /// Returns the lookup for the context of one call. It holds a weak reference, so that a context
 /// that outlives its call does not keep the controller alive.
-fn concerns<K: Key, R: Reconciler<K>>(inner: Weak<ControllerInner<K, R>>, key: K) -> Concerns {
+fn concerns<K: Key>(inner: Weak<ControllerInner<K>>, key: K) -> Concerns {
     Box::new(move |source, object| inner.upgrade()?.sources.get(source)?.concerns(object, &key))
 }
 
@@ -224,9 +224,7 @@ mod tests {
 
     /// A controller without caches, whose reconciles never end: its keys are those of objects that
     /// were deleted, so nothing but the queue leads to them.
-    fn controller(
-        member: &ShardMember,
-    ) -> (Arc<ControllerInner<&'static str, impl Reconciler<&'static str>>>, Calls) {
+    fn controller(member: &ShardMember) -> (Arc<ControllerInner<&'static str>>, Calls) {
         let calls = Calls::default();
         let recorded = Arc::clone(&calls);
         let reconciler = move |key: &'static str, _: Context| {
@@ -239,7 +237,7 @@ mod tests {
             sources: Vec::new(),
             needs: Vec::new(),
             kinds: Arc::from([]),
-            reconciler,
+            reconciler: BoxedReconciler::new(reconciler),
             guard: Guard::new(LEASE, Counter::noop()),
             shards: Some(Shards::new(member.clone(), |it: &&'static str| (*it).to_owned())),
             timeout: None,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use dogwatch_core::Object;
+use futures_core::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -76,7 +77,7 @@ impl<T: Object> Feed<T> {
     pub(super) fn start(&mut self) {
         self.state = match std::mem::replace(&mut self.state, State::Over) {
             State::Ready(reflector, receiver) => {
-                State::Running(receiver, tokio::spawn(reflector.run().in_current_span()))
+                State::Running(receiver, spawn(Box::pin(reflector.run().in_current_span())))
             }
             other => other,
         };
@@ -177,4 +178,10 @@ impl<T: Object> Feed<T> {
             }
         }
     }
+}
+
+/// Spawns a reflector. Not generic over the future, since the runtime's part of a task is compiled for
+/// each type of future.
+fn spawn(reflector: BoxFuture<'static, Ended>) -> JoinHandle<Ended> {
+    tokio::spawn(reflector)
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dogwatch_core::{Labels, Object, ObjectKey, ResourceType, ResourceVersion};
+use futures_core::future::BoxFuture;
 use tokio::sync::watch;
 use tracing::Instrument;
 
@@ -162,7 +163,9 @@ impl<T: Object> SharedInformer<T> {
         let state = Arc::clone(self.state());
         state.phase.send_replace(Phase::Running);
         let span = tracing::info_span!("informer", name = state.name, resource = %state.resource.gvr());
-        runtime.spawn(pump.run(StoppedGuard(state)).instrument(span));
+        // Boxed, since the runtime's part of a task is compiled for each type of future.
+        let pump: BoxFuture<'static, ()> = Box::pin(pump.run(StoppedGuard(state)).instrument(span));
+        runtime.spawn(pump);
     }
 
     /// Starts the informer and waits until it has stopped.
