@@ -11,10 +11,10 @@ use crate::api_error::{FieldError, FieldErrorKind};
 use crate::field_errors::FieldErrors;
 
 /// Returns the problems of the defaults of a structural schema.
-pub(crate) fn problems(schema: &Structural, path: &str) -> FieldErrors {
+pub(crate) fn problems(schema: Structural, path: &str) -> FieldErrors {
     let mut problems = FieldErrors::new();
     // The root is validated like an embedded resource.
-    let root = Structural { embedded: true, ..schema.clone() };
+    let root = Structural { embedded: true, ..schema };
     visit(&root, &SchemaPath::root(path), false, &mut problems);
     problems
 }
