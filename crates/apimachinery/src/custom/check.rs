@@ -15,6 +15,7 @@ use super::go_format::{json as compact, quoted};
 use super::internal::{self, SharedByVersions};
 use super::keywords::{flag, listed, text};
 use super::pattern_checks::check_patterns;
+use super::validate::CheckBudget;
 use super::version_checks::{
     check_choice, check_columns, check_conversion, check_deprecation, check_selectable, check_subresources,
     forbidden, invalid,
@@ -151,8 +152,9 @@ fn check_spec(spec: &Value, problems: &mut FieldErrors) {
     if !check_patterns(versions, &shared, problems) {
         return;
     }
+    let mut budget = CheckBudget::of(&spec["versions"]);
     for (index, version) in versions.iter().enumerate() {
-        check_version(version, &format!("spec.versions[{index}]"), &shared, problems);
+        check_version(version, &format!("spec.versions[{index}]"), &shared, &mut budget, problems);
     }
     check_version_set(spec, &shared, problems);
     for key in ["plural", "singular", "kind", "listKind"] {
@@ -164,7 +166,7 @@ fn check_spec(spec: &Value, problems: &mut FieldErrors) {
     if let Some(first) = versions.first() {
         let status = versions.iter().any(|version| version["subresources"]["status"].is_object());
         if shared.schema {
-            check_schema(&first["schema"], status, "spec.validation", problems);
+            check_schema(&first["schema"], status, "spec.validation", &mut budget, problems);
         }
         if shared.subresources {
             check_subresources(&first["subresources"], "spec.subresources", problems);
@@ -190,7 +192,13 @@ fn check_group(group: &str, problems: &mut FieldErrors) {
     }
 }
 
-fn check_version(version: &Value, path: &str, shared: &SharedByVersions, problems: &mut FieldErrors) {
+fn check_version(
+    version: &Value,
+    path: &str,
+    shared: &SharedByVersions,
+    budget: &mut CheckBudget,
+    problems: &mut FieldErrors,
+) {
     let name = text(version, "name");
     let faults = label_faults(name);
     if !faults.is_empty() {
@@ -199,7 +207,7 @@ fn check_version(version: &Value, path: &str, shared: &SharedByVersions, problem
     check_deprecation(version, path, problems);
     if !shared.schema {
         let status = version["subresources"]["status"].is_object();
-        check_schema(&version["schema"], status, &format!("{path}.schema"), problems);
+        check_schema(&version["schema"], status, &format!("{path}.schema"), budget, problems);
     }
     if !shared.subresources {
         check_subresources(&version["subresources"], &format!("{path}.subresources"), problems);
@@ -296,7 +304,13 @@ fn check_names(names: &Value, problems: &mut FieldErrors) {
     }
 }
 
-fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut FieldErrors) {
+fn check_schema(
+    schema: &Value,
+    status: bool,
+    path: &str,
+    budget: &mut CheckBudget,
+    problems: &mut FieldErrors,
+) {
     let Some(root) = schema.get("openAPIV3Schema").filter(|root| root.is_object()) else { return };
     let path = format!("{path}.openAPIV3Schema");
     if status {
@@ -310,7 +324,7 @@ fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut FieldEr
     if unsupported.is_none() {
         let found = structural_rules::problems(root, &path);
         if found.is_empty() {
-            problems.append(default_checks::problems(Structural::parse(root), &path));
+            problems.append(default_checks::problems(Structural::parse(root), &path, budget));
         } else {
             problems.append(found);
         }

@@ -55,16 +55,50 @@ const MOST_CHECKS: usize = 20_000_000;
 
 /// Returns all problems of a whole object, by key. With `old`, unchanged invalid values pass.
 pub fn validate(object: &Value, old: Option<&Value>, schema: &Structural) -> FieldErrors {
-    problems(schema, object, old, NOWHERE)
+    problems(schema, object, old, NOWHERE, &mut CheckBudget::of(object))
 }
 
 /// Validates a part of an object like [`validate`], such as `status`: paths begin with `prefix`,
 /// messages do not.
 pub fn validate_part(value: &Value, old: Option<&Value>, schema: &Structural, prefix: &str) -> FieldErrors {
-    problems(schema, value, old, prefix)
+    problems(schema, value, old, prefix, &mut CheckBudget::of(value))
 }
 
-fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &str) -> FieldErrors {
+/// Validates one of several values like [`validate_part`], such as the defaults of a definition,
+/// which share a budget: one part of a schema can be checked for many of them.
+pub(crate) fn validate_default(
+    value: &Value,
+    schema: &Structural,
+    prefix: &str,
+    budget: &mut CheckBudget,
+) -> FieldErrors {
+    problems(schema, value, None, prefix, budget)
+}
+
+/// The number of checks that may still be made of a value, or of several together.
+#[derive(Debug)]
+pub(crate) struct CheckBudget(usize);
+
+impl CheckBudget {
+    /// Returns the budget for the parts of a value.
+    pub(crate) fn of(value: &Value) -> Self {
+        let number = weight::of(value).saturating_mul(CHECKS_PER_PART).saturating_add(FREE_CHECKS);
+        Self(number.min(MOST_CHECKS))
+    }
+
+    /// Returns true if nothing can be checked any more.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+fn problems(
+    schema: &Structural,
+    value: &Value,
+    old: Option<&Value>,
+    prefix: &str,
+    budget: &mut CheckBudget,
+) -> FieldErrors {
     let place = |found: Found| {
         let name = found.name.strip_prefix('.').unwrap_or(&found.name);
         let field = match (name.is_empty(), prefix == NOWHERE) {
@@ -78,14 +112,15 @@ fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &st
     if old.is_some() {
         // Most updates leave no problem, even if many unchanged values are invalid. Each message
         // about those would be dropped, and may be as long as an enum.
-        let checks = Checks::of(value);
+        let checks = Checks::within(budget);
         let result = check(schema, value, old, &root, Mode { report: None, checks: &checks });
         if !result.failed && !checks.are_spent() {
             return FieldErrors::new();
         }
     }
-    let (checks, report) = (Checks::of(value), RefCell::default());
+    let (checks, report) = (Checks::within(budget), RefCell::default());
     check(schema, value, old, &root, Mode { report: Some(&report), checks: &checks });
+    budget.0 = checks.left.get();
     match checks.ended_at.into_inner() {
         None => report.into_inner().found.into_iter().map(place).collect(),
         Some(name) => {
@@ -106,9 +141,8 @@ struct Checks {
 }
 
 impl Checks {
-    fn of(value: &Value) -> Self {
-        let number = weight::of(value).saturating_mul(CHECKS_PER_PART).saturating_add(FREE_CHECKS);
-        Self { left: Cell::new(number.min(MOST_CHECKS)), ended_at: RefCell::new(None) }
+    fn within(budget: &CheckBudget) -> Self {
+        Self { left: Cell::new(budget.0), ended_at: RefCell::new(None) }
     }
 
     /// Returns true if no more checks may be made, so that the rest can be skipped.
@@ -148,7 +182,11 @@ impl Mode<'_> {
 
     /// Returns true if no more problems are reported, so that the rest can be skipped.
     fn is_full(&self) -> bool {
-        self.checks.are_spent() || self.report.is_some_and(|report| report.borrow().is_full())
+        self.checks.are_spent() || self.has_full_report()
+    }
+
+    fn has_full_report(&self) -> bool {
+        self.report.is_some_and(|report| report.borrow().is_full())
     }
 }
 
@@ -274,7 +312,7 @@ fn check<'a>(
     let mut outcome = Outcome::new(mode);
     // With messages, an unchanged value is skipped before any is formatted. Without them, a value is
     // compared only if it is invalid: a comparison at each level costs more than most checks.
-    if !mode.is_quiet() && (mode.is_full() || old == Some(value)) {
+    if !mode.is_quiet() && (mode.has_full_report() || old == Some(value)) {
         return outcome;
     }
     if !outcome.take_checks(1, path) {

@@ -349,7 +349,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "alternatives that forbid the fields of an object with many",
-            500,
+            2_000,
             |n| {
                 let mut schema = anything();
                 schema["anyOf"] = list(n, |_| json!({ "additionalProperties": false }));
@@ -766,6 +766,22 @@ fn definitions_cost_in_proportion_to_their_size() {
                 ))]
             },
             201,
+        ),
+        (
+            "defaults around alternatives",
+            400,
+            |n| {
+                // Only the last alternative is fulfilled by the items.
+                let items =
+                    json!({ "type": "integer", "anyOf": list(n, |i| json!({ "minimum": n - 1 - i })) });
+                let list = json!({ "type": "array", "items": items, "default": vec![0; n / 10] });
+                let schema = (0..40).fold(list, |inner, _| {
+                    let default = json!({ "a": inner["default"] });
+                    json!({ "type": "object", "default": default, "properties": { "a": inner } })
+                });
+                vec![define(json!({ "type": "object", "properties": { "a": schema } }))]
+            },
+            422,
         ),
         (
             "defaults in defaults",
