@@ -5,6 +5,7 @@
 //! before it validates: a problem of a schema that all versions share is a problem of
 //! `spec.validation`. CEL rules are not compiled, so no problem of theirs is found.
 
+use std::cell::LazyCell;
 use std::collections::HashSet;
 
 use serde_json::Value;
@@ -14,6 +15,7 @@ use super::go_format::{json as compact, quoted};
 use super::internal::{self, SharedByVersions};
 use super::keywords::{flag, listed, text};
 use super::pattern_checks::check_patterns;
+use super::validate::CheckBudget;
 use super::version_checks::{
     check_choice, check_columns, check_conversion, check_deprecation, check_selectable, check_subresources,
     forbidden, invalid,
@@ -127,6 +129,19 @@ fn check_spec(spec: &Value, problems: &mut FieldErrors) {
             &detail,
         ));
     }
+    let nodes = number_of_nodes(versions);
+    if nodes > MAX_NODES {
+        let detail = format!(
+            "must have at most {MAX_NODES} schemas in all versions, including those of fields, items and alternatives \
+             (a limit of this server)"
+        );
+        return problems.push(FieldError::with_value(
+            "spec.versions",
+            FieldErrorKind::TooMany,
+            nodes,
+            &detail,
+        ));
+    }
     for (index, version) in versions.iter().enumerate() {
         if !version["schema"]["openAPIV3Schema"].is_object() {
             let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
@@ -137,8 +152,9 @@ fn check_spec(spec: &Value, problems: &mut FieldErrors) {
     if !check_patterns(versions, &shared, problems) {
         return;
     }
+    let mut budget = CheckBudget::of(&spec["versions"]);
     for (index, version) in versions.iter().enumerate() {
-        check_version(version, &format!("spec.versions[{index}]"), &shared, problems);
+        check_version(version, &format!("spec.versions[{index}]"), &shared, &mut budget, problems);
     }
     check_version_set(spec, &shared, problems);
     for key in ["plural", "singular", "kind", "listKind"] {
@@ -150,7 +166,7 @@ fn check_spec(spec: &Value, problems: &mut FieldErrors) {
     if let Some(first) = versions.first() {
         let status = versions.iter().any(|version| version["subresources"]["status"].is_object());
         if shared.schema {
-            check_schema(&first["schema"], status, "spec.validation", problems);
+            check_schema(&first["schema"], status, "spec.validation", &mut budget, problems);
         }
         if shared.subresources {
             check_subresources(&first["subresources"], "spec.subresources", problems);
@@ -176,7 +192,13 @@ fn check_group(group: &str, problems: &mut FieldErrors) {
     }
 }
 
-fn check_version(version: &Value, path: &str, shared: &SharedByVersions, problems: &mut FieldErrors) {
+fn check_version(
+    version: &Value,
+    path: &str,
+    shared: &SharedByVersions,
+    budget: &mut CheckBudget,
+    problems: &mut FieldErrors,
+) {
     let name = text(version, "name");
     let faults = label_faults(name);
     if !faults.is_empty() {
@@ -185,7 +207,7 @@ fn check_version(version: &Value, path: &str, shared: &SharedByVersions, problem
     check_deprecation(version, path, problems);
     if !shared.schema {
         let status = version["subresources"]["status"].is_object();
-        check_schema(&version["schema"], status, &format!("{path}.schema"), problems);
+        check_schema(&version["schema"], status, &format!("{path}.schema"), budget, problems);
     }
     if !shared.subresources {
         check_subresources(&version["subresources"], &format!("{path}.subresources"), problems);
@@ -200,14 +222,13 @@ fn check_version(version: &Value, path: &str, shared: &SharedByVersions, problem
 
 fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut FieldErrors) {
     let versions = listed(spec, "versions");
-    let shown = shared.versions(&spec["versions"]);
+    let refuse = |detail: &str| invalid("spec.versions", &shared.versions(&spec["versions"]), detail);
     let mut names = HashSet::new();
     if !versions.iter().all(|version| names.insert(&version["name"])) {
-        problems.push(invalid("spec.versions", &shown, "must contain unique version names"));
+        problems.push_with(|| refuse("must contain unique version names"));
     }
     if versions.iter().filter(|version| flag(version, "storage")).count() != 1 {
-        let detail = "must have exactly one version marked as storage version";
-        problems.push(invalid("spec.versions", &shown, detail));
+        problems.push_with(|| refuse("must have exactly one version marked as storage version"));
     }
     if let Some(name) = versions.first().map(|version| text(version, "name")).filter(|name| !name.is_empty())
     {
@@ -216,6 +237,16 @@ fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut Fie
             problems.push(invalid("spec.version", &quoted(name), &faults.join(",")));
         }
     }
+}
+
+/// The number of schemas that a definition may have in all its versions, including nested ones.
+/// kube-apiserver has no limit, but etcd stores at most 1.5 MiB for it. A schema of three bytes takes
+/// hundreds when it is parsed.
+const MAX_NODES: usize = 100_000;
+
+/// Returns the number of nodes in the schemas of these versions.
+fn number_of_nodes(versions: &[Value]) -> usize {
+    versions.iter().map(|version| keywords::number_of_nodes(&version["schema"]["openAPIV3Schema"])).sum()
 }
 
 /// The number of short names, of categories and of versions that a definition may have.
@@ -273,7 +304,13 @@ fn check_names(names: &Value, problems: &mut FieldErrors) {
     }
 }
 
-fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut FieldErrors) {
+fn check_schema(
+    schema: &Value,
+    status: bool,
+    path: &str,
+    budget: &mut CheckBudget,
+    problems: &mut FieldErrors,
+) {
     let Some(root) = schema.get("openAPIV3Schema").filter(|root| root.is_object()) else { return };
     let path = format!("{path}.openAPIV3Schema");
     if status {
@@ -287,7 +324,7 @@ fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut FieldEr
     if unsupported.is_none() {
         let found = structural_rules::problems(root, &path);
         if found.is_empty() {
-            problems.append(default_checks::problems(&Structural::parse(root), &path));
+            problems.append(default_checks::problems(Structural::parse(root), &path, budget));
         } else {
             problems.append(found);
         }
@@ -313,7 +350,7 @@ fn check_root(root: &Value, path: &str, problems: &mut FieldErrors) {
         !ROOT_FIELDS.contains(&key.as_str()) && !matches!(value, Value::Null | Value::Bool(false))
     };
     if root.as_object().is_some_and(|fields| fields.iter().any(more)) {
-        problems.push(invalid(path, &internal::schema(root), AT_ROOT));
+        problems.push_with(|| invalid(path, &internal::schema(root), AT_ROOT));
     }
 }
 
@@ -326,7 +363,7 @@ fn check_stored(definition: &Value, problems: &mut FieldErrors) {
         problems.push(invalid(field, "null", "must have at least one stored version"));
         return;
     }
-    let shown = compact(&Value::Array(stored.to_vec()));
+    let shown = LazyCell::new(|| compact(&Value::Array(stored.to_vec())));
     let (names, known): (HashSet<&Value>, HashSet<&Value>) =
         (versions.iter().map(|version| &version["name"]).collect(), stored.iter().collect());
     for version in
@@ -343,7 +380,7 @@ fn check_stored(definition: &Value, problems: &mut FieldErrors) {
                  until a storage migration ensures no data remains persisted in {name} and removes {name} from \
                  status.storedVersions"
             );
-            problems.push(invalid(&format!("{field}[{index}]"), &quoted(name), &detail));
+            problems.push_with(|| invalid(&format!("{field}[{index}]"), &quoted(name), &detail));
         }
     }
 }
@@ -407,6 +444,33 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_definition_has_a_limited_number_of_schemas_in_all_versions() {
+        let found = |nodes: &[usize]| {
+            let versions: Vec<Value> = (1..)
+                .zip(nodes)
+                .map(|(number, nodes)| {
+                    // The root and the field are nodes too.
+                    let field = json!({ "type": "string", "allOf": vec![json!({}); nodes - 2] });
+                    let schema = json!({ "type": "object", "properties": { "spec": field } });
+                    json!({ "name": format!("v{number}"), "served": true, "storage": number == 1,
+                        "schema": { "openAPIV3Schema": schema } })
+                })
+                .collect();
+            let mut definition = json!({ "metadata": { "name": "things.ex.io" }, "spec": {
+                "group": "ex.io", "scope": "Cluster", "versions": versions,
+                "names": { "plural": "things", "kind": "Thing" } } });
+            super::super::definition::prepare_create(&mut definition);
+            check_create(&definition).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&[MAX_NODES]), [""; 0]);
+        assert_eq!(found(&[MAX_NODES - 2, 2]), [""; 0]);
+        let expected = "spec.versions: Too many: 100001: must have at most 100000 schemas in all versions, including \
+                        those of fields, items and alternatives (a limit of this server)";
+        assert_eq!(found(&[MAX_NODES + 1]), [expected]);
+        assert_eq!(found(&[MAX_NODES - 1, 2]), [expected]);
+    }
 
     #[test]
     fn unknown_formats_are_reported_once_they_are_new_and_in_little_time() {

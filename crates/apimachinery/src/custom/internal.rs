@@ -1,5 +1,8 @@
 //! Parts of a definition as kube-apiserver prints them in a message: in its internal form, with all
 //! fields in the order of the Go struct.
+//!
+//! An empty schema has 763 bytes in this form, so a text ends after its first MiB. kube-apiserver
+//! has no limit.
 
 use serde_json::Value;
 
@@ -22,6 +25,12 @@ enum Shape {
     Additional,
     Rules,
 }
+
+/// The size of a text, in bytes, from which on nothing is added to it.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// The end of a text that is not complete.
+const CUT: &str = "...";
 
 type Fields = [(&'static str, &'static str, Shape)];
 
@@ -96,9 +105,13 @@ const SCALE: &Fields = &[
     ("LabelSelectorPath", "labelSelectorPath", Shape::Raw),
 ];
 
+const SELECTABLE: &Fields = &[("JSONPath", "jsonPath", Shape::Text)];
+
 /// Formats a schema.
 pub(crate) fn schema(schema: &Value) -> String {
-    fields(schema, SCHEMA)
+    let mut printer = Printer::default();
+    printer.schema(schema);
+    printer.finish()
 }
 
 /// The fields that are equal in all versions, which kube-apiserver moves to the top of the
@@ -128,72 +141,168 @@ impl SharedByVersions {
 
     /// Formats the versions of a definition, without the fields that they share.
     pub(crate) fn versions(&self, versions: &Value) -> String {
-        list(versions, |version| self.version(version))
+        let mut printer = Printer::default();
+        printer.list(versions, |printer, version| self.version(printer, version));
+        printer.finish()
     }
 
-    fn version(&self, version: &Value) -> String {
+    fn version(&self, printer: &mut Printer, version: &Value) {
         let own = |shared: bool, key: &str| if shared { &Value::Null } else { &version[key] };
-        let schemas = object(own(self.schema, "schema"), |it| {
-            format!("{{\"OpenAPIV3Schema\":{}}}", object(&it["openAPIV3Schema"], schema))
+        printer.push("{\"Name\":");
+        printer.shaped(&version["name"], Shape::Text);
+        for (name, key) in
+            [(",\"Served\":", "served"), (",\"Storage\":", "storage"), (",\"Deprecated\":", "deprecated")]
+        {
+            printer.push(name);
+            printer.shaped(&version[key], Shape::Flag);
+        }
+        printer.push(",\"DeprecationWarning\":");
+        printer.shaped(&version["deprecationWarning"], Shape::Raw);
+        printer.push(",\"Schema\":");
+        printer.object(own(self.schema, "schema"), |printer, it| {
+            printer.push("{\"OpenAPIV3Schema\":");
+            printer.object(&it["openAPIV3Schema"], Printer::schema);
+            printer.push("}");
         });
-        let subresources = object(own(self.subresources, "subresources"), |it| {
-            let scale = object(&it["scale"], |scale| fields(scale, SCALE));
-            format!("{{\"Status\":{},\"Scale\":{scale}}}", object(&it["status"], |_| "{}".to_owned()))
+        printer.push(",\"Subresources\":");
+        printer.object(own(self.subresources, "subresources"), |printer, it| {
+            printer.push("{\"Status\":");
+            printer.object(&it["status"], |printer, _| printer.push("{}"));
+            printer.push(",\"Scale\":");
+            printer.object(&it["scale"], |printer, scale| printer.fields(scale, SCALE));
+            printer.push("}");
         });
-        let columns = list(own(self.columns, "additionalPrinterColumns"), |it| fields(it, COLUMN));
-        let selectable = list(own(self.selectable, "selectableFields"), |it| {
-            format!("{{\"JSONPath\":{}}}", shaped(&it["jsonPath"], Shape::Text))
-        });
-        format!(
-            "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":{schemas},\
-             \"Subresources\":{subresources},\"AdditionalPrinterColumns\":{columns},\"SelectableFields\":{selectable}}}",
-            shaped(&version["name"], Shape::Text),
-            shaped(&version["served"], Shape::Flag),
-            shaped(&version["storage"], Shape::Flag),
-            shaped(&version["deprecated"], Shape::Flag),
-            json(&version["deprecationWarning"]),
-        )
+        printer.push(",\"AdditionalPrinterColumns\":");
+        let columns = own(self.columns, "additionalPrinterColumns");
+        printer.list(columns, |printer, it| printer.fields(it, COLUMN));
+        printer.push(",\"SelectableFields\":");
+        let selectable = own(self.selectable, "selectableFields");
+        printer.list(selectable, |printer, it| printer.fields(it, SELECTABLE));
+        printer.push("}");
     }
 }
 
-fn fields(value: &Value, fields: &Fields) -> String {
-    let shown: Vec<String> = fields
-        .iter()
-        .map(|(name, key, shape)| format!("\"{name}\":{}", shaped(&value[*key], *shape)))
-        .collect();
-    format!("{{{}}}", shown.join(","))
+/// A text of limited size. What follows its end is not formatted.
+#[derive(Default)]
+struct Printer {
+    text: String,
 }
 
-fn shaped(value: &Value, shape: Shape) -> String {
-    match (shape, value) {
-        (Shape::Text, Value::Null) => "\"\"".to_owned(),
-        (Shape::Flag, Value::Null) => "false".to_owned(),
-        (Shape::Count, Value::Null) => "0".to_owned(),
-        (Shape::Text | Shape::Flag | Shape::Count | Shape::Raw, value) => json(value),
-        (Shape::Schema, value) => object(value, schema),
-        (Shape::Schemas, value) => list(value, schema),
-        (Shape::NamedSchemas, Value::Object(named)) => {
-            let shown: Vec<String> =
-                named.iter().map(|(name, it)| format!("{}:{}", quoted(name), schema(it))).collect();
-            format!("{{{}}}", shown.join(","))
+impl Printer {
+    fn is_full(&self) -> bool {
+        self.text.len() >= MAX_BYTES
+    }
+
+    /// Returns the text, cut at the limit.
+    fn finish(mut self) -> String {
+        if self.is_full() {
+            self.text.truncate(self.text.floor_char_boundary(MAX_BYTES));
+            self.text.push_str(CUT);
         }
-        (Shape::NamedSchemas, _) => "null".to_owned(),
-        (Shape::Items, value) => {
-            object(value, |it| format!("{{\"Schema\":{},\"JSONSchemas\":null}}", schema(it)))
+        self.text
+    }
+
+    fn push(&mut self, text: &str) {
+        if !self.is_full() {
+            self.text.push_str(text);
         }
-        (Shape::Additional, Value::Bool(allows)) => format!("{{\"Allows\":{allows},\"Schema\":null}}"),
-        (Shape::Additional, value) => {
-            object(value, |it| format!("{{\"Allows\":true,\"Schema\":{}}}", schema(it)))
+    }
+
+    fn schema(&mut self, schema: &Value) {
+        self.fields(schema, SCHEMA);
+    }
+
+    fn fields(&mut self, value: &Value, fields: &Fields) {
+        self.braced("{", fields, "}", |printer, (name, key, shape)| {
+            printer.push("\"");
+            printer.push(name);
+            printer.push("\":");
+            printer.shaped(&value[*key], *shape);
+        });
+    }
+
+    fn shaped(&mut self, value: &Value, shape: Shape) {
+        match (shape, value) {
+            _ if self.is_full() => {}
+            (Shape::Text, Value::Null) => self.push("\"\""),
+            (Shape::Flag, Value::Null) => self.push("false"),
+            (Shape::Count, Value::Null) => self.push("0"),
+            (Shape::Text | Shape::Flag | Shape::Count | Shape::Raw, value) => self.push(&json(value)),
+            (Shape::Schema, value) => self.object(value, Self::schema),
+            (Shape::Schemas, value) => self.list(value, Self::schema),
+            (Shape::NamedSchemas, Value::Object(named)) => {
+                self.braced("{", named, "}", |printer, (name, it)| {
+                    printer.push(&quoted(name));
+                    printer.push(":");
+                    printer.schema(it);
+                });
+            }
+            (Shape::NamedSchemas, _) => self.push("null"),
+            (Shape::Items, value) => self.object(value, |printer, it| {
+                printer.push("{\"Schema\":");
+                printer.schema(it);
+                printer.push(",\"JSONSchemas\":null}");
+            }),
+            (Shape::Additional, Value::Bool(allows)) => {
+                self.push(if *allows { "{\"Allows\":true," } else { "{\"Allows\":false," });
+                self.push("\"Schema\":null}");
+            }
+            (Shape::Additional, value) => self.object(value, |printer, it| {
+                printer.push("{\"Allows\":true,\"Schema\":");
+                printer.schema(it);
+                printer.push("}");
+            }),
+            (Shape::Rules, value) => self.list(value, |printer, rule| printer.fields(rule, RULE)),
         }
-        (Shape::Rules, value) => list(value, |rule| fields(rule, RULE)),
+    }
+
+    fn object(&mut self, value: &Value, show: impl FnOnce(&mut Self, &Value)) {
+        if value.is_object() { show(self, value) } else { self.push("null") }
+    }
+
+    fn list(&mut self, value: &Value, show: impl Fn(&mut Self, &Value)) {
+        match value.as_array() {
+            Some(items) => self.braced("[", items, "]", show),
+            None => self.push("null"),
+        }
+    }
+
+    /// Formats items with commas between them, until the text is full.
+    fn braced<T>(
+        &mut self,
+        open: &str,
+        items: impl IntoIterator<Item = T>,
+        close: &str,
+        show: impl Fn(&mut Self, T),
+    ) {
+        self.push(open);
+        for (index, item) in items.into_iter().enumerate() {
+            if self.is_full() {
+                break;
+            }
+            if index > 0 {
+                self.push(",");
+            }
+            show(self, item);
+        }
+        self.push(close);
     }
 }
 
-fn object(value: &Value, show: impl FnOnce(&Value) -> String) -> String {
-    if value.is_object() { show(value) } else { "null".to_owned() }
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-fn list(value: &Value, show: impl Fn(&Value) -> String) -> String {
-    let Some(items) = value.as_array() else { return "null".to_owned() };
-    format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(","))
+    use super::*;
+
+    #[test]
+    fn a_large_schema_is_shown_in_part() {
+        let wide = |count: usize| json!({ "description": "é", "allOf": vec![json!({}); count] });
+        let small = schema(&wide(1));
+        assert!(small.starts_with("{\"ID\":\"\",") && small.ends_with("\"XValidations\":null}"), "{small}");
+        assert_eq!(schema(&wide(2)).len(), small.len() + ",".len() + schema(&json!({})).len());
+        let large = schema(&wide(100_000));
+        assert_eq!(large.len(), MAX_BYTES + CUT.len());
+        assert!(large.starts_with(&small[..500]) && large.ends_with(CUT));
+    }
 }

@@ -5,6 +5,7 @@
 //! apply reads the result of [`Structural::to_schema`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use serde_json::{Map as Object, Value};
@@ -35,7 +36,7 @@ pub struct Structural {
     /// `default`. A default of null counts as none.
     pub default: Option<Value>,
     /// The limits of values.
-    pub limits: Limits,
+    pub limits: NodeLimits,
     /// `x-kubernetes-preserve-unknown-fields`.
     pub preserve_unknown: bool,
     /// `x-kubernetes-embedded-resource`.
@@ -64,13 +65,17 @@ pub struct EnumValues {
     pub(crate) floats: HashSet<u64>,
 }
 
+/// The limits of a node. Most nodes have none, which takes little memory.
+#[derive(Clone, Debug, Default)]
+pub struct NodeLimits(Option<Box<Limits>>);
+
 /// The restrictions of a value beyond its type.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     /// `format`, if it is one that is checked for the type.
     pub format: Option<String>,
-    /// `enum`.
-    pub one_of_values: EnumValues,
+    /// `enum`, unless it is empty.
+    pub one_of_values: Option<Box<EnumValues>>,
     /// `minimum`.
     pub minimum: Option<f64>,
     /// `exclusiveMinimum`.
@@ -179,7 +184,7 @@ impl Structural {
                 .map(|items| Box::new(Self::parse(items))),
             nullable: flag(object, "nullable"),
             default: object.get("default").filter(|default| !default.is_null()).cloned(),
-            limits: Limits::parse(object, kind, int_or_string),
+            limits: NodeLimits::parse(object, kind, int_or_string),
             preserve_unknown: flag(object, "x-kubernetes-preserve-unknown-fields"),
             embedded: flag(object, "x-kubernetes-embedded-resource"),
             int_or_string,
@@ -233,7 +238,11 @@ impl Structural {
 }
 
 impl EnumValues {
-    fn new(listed: &[Value]) -> Self {
+    /// Returns `None` for an empty list, which allows every value.
+    fn parse(listed: &[Value]) -> Option<Self> {
+        if listed.is_empty() {
+            return None;
+        }
         let mut values = Self { listed: listed.to_vec(), ..Self::default() };
         for value in listed {
             match (value.as_i64(), value.as_f64()) {
@@ -242,7 +251,7 @@ impl EnumValues {
                 (None, None) => _ = values.exact.insert(value.clone()),
             }
         }
-        values
+        Some(values)
     }
 
     /// Returns the bits of a float; those of both zeros are the same.
@@ -251,14 +260,75 @@ impl EnumValues {
     }
 }
 
+/// The limits of a node that has none.
+static NO_LIMITS: Limits = Limits {
+    format: None,
+    one_of_values: None,
+    minimum: None,
+    exclusive_minimum: false,
+    maximum: None,
+    exclusive_maximum: false,
+    multiple_of: None,
+    min_length: None,
+    max_length: None,
+    pattern: None,
+    min_items: None,
+    max_items: None,
+    min_properties: None,
+    max_properties: None,
+    required: Vec::new(),
+    all_of: Vec::new(),
+    any_of: Vec::new(),
+    one_of: Vec::new(),
+    not: None,
+};
+
+impl NodeLimits {
+    fn parse(object: &Object<String, Value>, kind: Option<Type>, int_or_string: bool) -> Self {
+        let has_any = object.keys().any(|key| Limits::KEYWORDS.contains(&key.as_str()));
+        Self(has_any.then(|| Box::new(Limits::parse(object, kind, int_or_string))))
+    }
+}
+
+impl Deref for NodeLimits {
+    type Target = Limits;
+
+    fn deref(&self) -> &Limits {
+        self.0.as_deref().unwrap_or(&NO_LIMITS)
+    }
+}
+
 impl Limits {
+    /// The keywords of all limits.
+    const KEYWORDS: [&str; 19] = [
+        "format",
+        "enum",
+        "minimum",
+        "exclusiveMinimum",
+        "maximum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+        "required",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+    ];
+
     fn parse(object: &Object<String, Value>, kind: Option<Type>, int_or_string: bool) -> Self {
         let list = |key| array(object, key).iter().map(Structural::parse).collect();
         Self {
             format: text(object, "format")
                 .filter(|format| checked(format, kind, int_or_string))
                 .map(str::to_owned),
-            one_of_values: EnumValues::new(array(object, "enum")),
+            one_of_values: EnumValues::parse(array(object, "enum")).map(Box::new),
             minimum: number(object, "minimum"),
             exclusive_minimum: flag(object, "exclusiveMinimum"),
             maximum: number(object, "maximum"),
@@ -407,6 +477,28 @@ mod tests {
     fn repeated_required_fields_count_once() {
         let node = Structural::parse(&json!({ "type": "object", "required": ["b", "a", "b", "a", "c"] }));
         assert_eq!(node.limits.required, ["b", "a", "c"]);
+    }
+
+    /// A definition has up to 100,000 nodes.
+    #[test]
+    fn a_node_without_limits_is_small() {
+        assert!(size_of::<Structural>() <= 192, "{}", size_of::<Structural>());
+        assert!(Structural::parse(&json!({ "type": "string", "description": "d" })).limits.0.is_none());
+    }
+
+    #[test]
+    fn each_limit_is_parsed_if_it_is_the_only_one() {
+        let every = json!({ "format": "email", "enum": [1], "minimum": 1, "exclusiveMinimum": true, "maximum": 1,
+            "exclusiveMaximum": true, "multipleOf": 1, "minLength": 1, "maxLength": 1, "pattern": "p",
+            "minItems": 1, "maxItems": 1, "minProperties": 1, "maxProperties": 1, "required": ["r"],
+            "allOf": [{}], "anyOf": [{}], "oneOf": [{}], "not": {} });
+        let every = every.as_object().expect("an object");
+        assert_eq!(every.len(), Limits::KEYWORDS.len());
+        let none = format!("{:?}", *NodeLimits::default());
+        for (key, value) in every {
+            let node = Structural::parse(&json!({ key: value }));
+            assert_ne!(format!("{:?}", *node.limits), none, "{key}");
+        }
     }
 
     #[test]

@@ -31,6 +31,10 @@ const MOST_REPORTED: usize = 1_000;
 /// The size of all messages, in bytes, from which on no more problems are reported.
 const MOST_BYTES: usize = 1024 * 1024;
 
+/// The size of all repeated messages, in bytes, from which on no more problems are reported. Each is
+/// formatted before it is known to be a repeat, and `allOf` can have the same problem in each entry.
+const MOST_REPEATED_BYTES: usize = 4 * 1024 * 1024;
+
 /// The number of checks that any value may take.
 const FREE_CHECKS: usize = 200_000;
 
@@ -43,7 +47,7 @@ const CHECKS_PER_PART: usize = 100;
 /// that needs them can afford that.
 const STEPS_PER_CHECK: usize = 8;
 
-/// The number of required fields whose search takes as long as one check.
+/// The number of fields whose search takes as long as one check.
 const FIELDS_PER_CHECK: usize = 8;
 
 /// The largest number of checks. kube-apiserver has no limit.
@@ -51,16 +55,50 @@ const MOST_CHECKS: usize = 20_000_000;
 
 /// Returns all problems of a whole object, by key. With `old`, unchanged invalid values pass.
 pub fn validate(object: &Value, old: Option<&Value>, schema: &Structural) -> FieldErrors {
-    problems(schema, object, old, NOWHERE)
+    problems(schema, object, old, NOWHERE, &mut CheckBudget::of(object))
 }
 
 /// Validates a part of an object like [`validate`], such as `status`: paths begin with `prefix`,
 /// messages do not.
 pub fn validate_part(value: &Value, old: Option<&Value>, schema: &Structural, prefix: &str) -> FieldErrors {
-    problems(schema, value, old, prefix)
+    problems(schema, value, old, prefix, &mut CheckBudget::of(value))
 }
 
-fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &str) -> FieldErrors {
+/// Validates one of several values like [`validate_part`], such as the defaults of a definition,
+/// which share a budget: one part of a schema can be checked for many of them.
+pub(crate) fn validate_default(
+    value: &Value,
+    schema: &Structural,
+    prefix: &str,
+    budget: &mut CheckBudget,
+) -> FieldErrors {
+    problems(schema, value, None, prefix, budget)
+}
+
+/// The number of checks that may still be made of a value, or of several together.
+#[derive(Debug)]
+pub(crate) struct CheckBudget(usize);
+
+impl CheckBudget {
+    /// Returns the budget for the parts of a value.
+    pub(crate) fn of(value: &Value) -> Self {
+        let number = weight::of(value).saturating_mul(CHECKS_PER_PART).saturating_add(FREE_CHECKS);
+        Self(number.min(MOST_CHECKS))
+    }
+
+    /// Returns true if nothing can be checked any more.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+fn problems(
+    schema: &Structural,
+    value: &Value,
+    old: Option<&Value>,
+    prefix: &str,
+    budget: &mut CheckBudget,
+) -> FieldErrors {
     let place = |found: Found| {
         let name = found.name.strip_prefix('.').unwrap_or(&found.name);
         let field = match (name.is_empty(), prefix == NOWHERE) {
@@ -74,16 +112,17 @@ fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &st
     if old.is_some() {
         // Most updates leave no problem, even if many unchanged values are invalid. Each message
         // about those would be dropped, and may be as long as an enum.
-        let checks = Checks::of(value);
-        let result = check(schema, value, old, &root, Mode { quiet: true, checks: &checks });
+        let checks = Checks::within(budget);
+        let result = check(schema, value, old, &root, Mode { report: None, checks: &checks });
         if !result.failed && !checks.are_spent() {
             return FieldErrors::new();
         }
     }
-    let checks = Checks::of(value);
-    let found = check(schema, value, old, &root, Mode { quiet: false, checks: &checks }).found;
+    let (checks, report) = (Checks::within(budget), RefCell::default());
+    check(schema, value, old, &root, Mode { report: Some(&report), checks: &checks });
+    budget.0 = checks.left.get();
     match checks.ended_at.into_inner() {
-        None => found.into_iter().map(place).collect(),
+        None => report.into_inner().found.into_iter().map(place).collect(),
         Some(name) => {
             let detail = "the alternatives and patterns in its schema take too many checks";
             let message = FieldError::new("", FieldErrorKind::TooMany, detail).message;
@@ -102,9 +141,8 @@ struct Checks {
 }
 
 impl Checks {
-    fn of(value: &Value) -> Self {
-        let number = weight::of(value).saturating_mul(CHECKS_PER_PART).saturating_add(FREE_CHECKS);
-        Self { left: Cell::new(number.min(MOST_CHECKS)), ended_at: RefCell::new(None) }
+    fn within(budget: &CheckBudget) -> Self {
+        Self { left: Cell::new(budget.0), ended_at: RefCell::new(None) }
     }
 
     /// Returns true if no more checks may be made, so that the rest can be skipped.
@@ -126,16 +164,29 @@ impl Checks {
 /// The way in which a value is checked.
 #[derive(Clone, Copy)]
 struct Mode<'a> {
-    /// True if problems are not reported, only [`Outcome::failed`] is set: alternatives are first
-    /// compared, and then only the closest one is reported; and an update is checked once more if it
-    /// fails. A message costs as much as the path is long.
-    quiet: bool,
+    /// The problems so far. `None` if problems are not reported, only [`Outcome::failed`] is set:
+    /// alternatives are first compared, and then only the closest one is reported; and an update is
+    /// checked once more if it fails. A message costs as much as the path is long.
+    report: Option<&'a RefCell<Report>>,
     checks: &'a Checks,
 }
 
 impl Mode<'_> {
     fn quietly(self) -> Self {
-        Self { quiet: true, ..self }
+        Self { report: None, ..self }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.report.is_none()
+    }
+
+    /// Returns true if no more problems are reported, so that the rest can be skipped.
+    fn is_full(&self) -> bool {
+        self.checks.are_spent() || self.has_full_report()
+    }
+
+    fn has_full_report(&self) -> bool {
+        self.report.is_some_and(|report| report.borrow().is_full())
     }
 }
 
@@ -147,24 +198,49 @@ struct Found {
     words: String,
 }
 
+/// The problems of a value and of all parts of it, which share the limits of their number and size.
+#[derive(Default)]
+struct Report {
+    found: Vec<Found>,
+    /// The words of everything in `found`.
+    said: HashSet<String>,
+    /// The number of bytes in `found`.
+    bytes: usize,
+    /// The number of bytes of the problems that were left out because they repeat another.
+    repeated_bytes: usize,
+}
+
+impl Report {
+    fn add(&mut self, found: Found) {
+        let bytes = found.name.len() + found.message.len() + found.words.len();
+        if self.said.contains(&found.words) {
+            self.repeated_bytes += bytes;
+        } else {
+            self.said.insert(found.words.clone());
+            self.bytes += bytes;
+            self.found.push(found);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.found.len() >= MOST_REPORTED
+            || self.bytes >= MOST_BYTES
+            || self.repeated_bytes >= MOST_REPEATED_BYTES
+    }
+}
+
 /// The result of a check. `matches` counts the checks that passed: of several alternatives the
 /// closest is reported.
 struct Outcome<'a> {
     mode: Mode<'a>,
     /// True if there was a problem.
     failed: bool,
-    found: Vec<Found>,
-    /// The words of everything in `found`.
-    said: HashSet<String>,
-    /// The number of bytes in `found`.
-    bytes: usize,
     matches: usize,
 }
 
 impl<'a> Outcome<'a> {
     fn new(mode: Mode<'a>) -> Self {
-        let (found, said) = (Vec::new(), HashSet::new());
-        Self { mode, failed: false, found, said, bytes: 0, matches: 0 }
+        Self { mode, failed: false, matches: 0 }
     }
 
     /// Takes a number of checks, or fails if they are spent.
@@ -174,30 +250,21 @@ impl<'a> Outcome<'a> {
         taken
     }
 
-    fn add(&mut self, found: Found) {
-        if !self.is_full() && !self.said.contains(&found.words) {
-            self.said.insert(found.words.clone());
-            self.bytes += found.name.len() + found.message.len() + found.words.len();
-            self.found.push(found);
-        }
-    }
-
     /// Adds a problem, which is only formatted if it is reported.
     fn add_with(&mut self, found: impl FnOnce() -> Found) {
         self.failed = true;
-        if !self.mode.quiet && !self.is_full() {
-            self.add(found());
+        if let Some(report) = self.mode.report.filter(|_| !self.mode.is_full()) {
+            report.borrow_mut().add(found());
         }
     }
 
     /// Returns true if no more problems are reported, so that the rest can be skipped.
     fn is_full(&self) -> bool {
-        self.found.len() >= MOST_REPORTED || self.bytes >= MOST_BYTES || self.mode.checks.are_spent()
+        self.mode.is_full()
     }
 
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: &Self) {
         self.failed |= other.failed;
-        other.found.into_iter().for_each(|found| self.add(found));
         self.matches += other.matches;
     }
 
@@ -245,7 +312,7 @@ fn check<'a>(
     let mut outcome = Outcome::new(mode);
     // With messages, an unchanged value is skipped before any is formatted. Without them, a value is
     // compared only if it is invalid: a comparison at each level costs more than most checks.
-    if !mode.quiet && old == Some(value) {
+    if !mode.is_quiet() && (mode.has_full_report() || old == Some(value)) {
         return outcome;
     }
     if !outcome.take_checks(1, path) {
@@ -256,7 +323,7 @@ fn check<'a>(
     } else {
         check_value(schema, value, old, path, &mut outcome);
     }
-    if mode.quiet && outcome.failed && old == Some(value) {
+    if mode.is_quiet() && outcome.failed && old == Some(value) {
         outcome.failed = false;
     }
     outcome
@@ -288,7 +355,7 @@ fn check_value(
         Value::String(text) => check_text(schema, text, path, outcome),
         Value::Number(number) => {
             // A message that is not reported needs no path, which may be long.
-            let path = if outcome.mode.quiet { &ValuePath::Root("") } else { path };
+            let path = if outcome.mode.is_quiet() || outcome.is_full() { &ValuePath::Root("") } else { path };
             for fault in numbers::faults(number, schema, path) {
                 match fault {
                     Fault::Plain(words) => outcome.nowhere(words),
@@ -364,7 +431,7 @@ fn check_alternatives(schema: &Structural, value: &Value, path: &ValuePath<'_>, 
         for schema in &limits.all_of {
             let result = check(schema, value, None, path, outcome.mode);
             passed += usize::from(!result.failed);
-            outcome.merge(result);
+            outcome.merge(&result);
         }
         if passed < limits.all_of.len() {
             let more = if passed == 0 { ". None validated" } else { "" };
@@ -393,7 +460,7 @@ impl<'a, 'c> Closest<'a, 'c> {
     fn report(self, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'c>) {
         let Some((schema, result)) = self.0 else { return };
         let mode = outcome.mode;
-        outcome.merge(if mode.quiet { result } else { check(schema, value, None, path, mode) });
+        outcome.merge(&if mode.is_quiet() { result } else { check(schema, value, None, path, mode) });
     }
 }
 
@@ -420,7 +487,7 @@ fn check_any_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, out
     for schema in schemas {
         let result = check(schema, value, None, path, outcome.mode.quietly());
         if !result.failed {
-            return outcome.merge(result);
+            return outcome.merge(&result);
         }
         closest.consider(schema, result);
     }
@@ -430,22 +497,23 @@ fn check_any_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, out
 
 fn check_one_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
     let mut closest = Closest::default();
-    let mut passed: Vec<Outcome<'_>> = Vec::new();
+    let (mut passed, mut last_passed) = (0_usize, None);
     for schema in schemas {
         let result = check(schema, value, None, path, outcome.mode.quietly());
         if result.failed {
             closest.consider(schema, result);
         } else {
-            passed.push(result);
+            passed += 1;
+            last_passed = Some(result);
         }
     }
     let words = "must validate one and only one schema (oneOf).";
-    match passed.len() {
+    match passed {
         0 => {
             outcome.nowhere(format_args!("{} {words} Found none valid", QuotedPath(path)));
             closest.report(value, path, outcome);
         }
-        1 => passed.into_iter().for_each(|result| outcome.merge(result)),
+        1 => last_passed.iter().for_each(|result| outcome.merge(result)),
         several => {
             outcome.nowhere(format_args!("{} {words} Found {several} valid alternatives", QuotedPath(path)));
         }
@@ -491,12 +559,12 @@ fn check_text(schema: &Structural, text: &str, path: &ValuePath<'_>, outcome: &m
 }
 
 fn check_enum(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
-    let allowed = &schema.limits.one_of_values;
-    if !allowed.listed.is_empty() && !outcome.take_checks(weight::of(value), path) {
+    let Some(allowed) = &schema.limits.one_of_values else { return };
+    if !outcome.take_checks(weight::of(value), path) {
         return;
     }
     // Null is never allowed by an enum, even if it lists null.
-    if allowed.listed.is_empty() || (!value.is_null() && numbers::is_allowed(value, allowed)) {
+    if !value.is_null() && numbers::is_allowed(value, allowed) {
         return;
     }
     outcome.add_with(|| {
@@ -521,7 +589,7 @@ fn check_items(
                 break;
             }
             let old = former.of(item);
-            outcome.merge(check(schema_of_items, item, old, &ValuePath::Item(path, index), outcome.mode));
+            outcome.merge(&check(schema_of_items, item, old, &ValuePath::Item(path, index), outcome.mode));
         }
     }
     let size = items.len() as u64;
@@ -598,26 +666,20 @@ fn check_object(
             outcome,
         );
     }
-    for (key, value) in object {
-        if outcome.is_full() {
-            break;
-        }
-        // The type fields of the root are not compared with the old ones, since both objects were
-        // converted to this version.
-        let old = old.and_then(|old| old.get(key)).filter(|_| !path.is_empty() || !is_type_field(key));
-        match (schema.properties.get(key), &schema.additional) {
-            (Some(property), _) => {
-                outcome.merge(check(property, value, old, &ValuePath::Field(path, key), outcome.mode));
-            }
-            (None, Some(Additional::Of(schema))) => {
-                outcome.merge(check(schema, value, old, &ValuePath::Entry(path, key), outcome.mode))
-            }
-            (None, Some(Additional::Allowed(false))) => {
-                let words = format_args!("{path}.{key} in body is a forbidden property");
-                outcome.invalid(path, Quoted(key), words);
-            }
-            _ => {}
-        }
+    // Other fields matter only if they are restricted. An alternative may name none at all, and is
+    // then compared in no time with an object that has many.
+    let restricts_others = !matches!(schema.additional, None | Some(Additional::Allowed(true)));
+    let visits_all = restricts_others || object.len() <= schema.properties.len();
+    let visited = if visits_all { object.len() } else { schema.properties.len() };
+    if !outcome.take_checks(visited / FIELDS_PER_CHECK, path) {
+        return;
+    }
+    if visits_all {
+        check_fields(schema, object.iter(), old, path, outcome);
+    } else {
+        // Both are sorted, so the order is the same.
+        let known = schema.properties.keys().filter_map(|key| object.get_key_value(key));
+        check_fields(schema, known, old, path, outcome);
     }
     // Absent fields end the search or are reported, so at most the fields of the object are found.
     // Without alternatives, that is less than the object is worth.
@@ -627,11 +689,41 @@ fn check_object(
     }
     for key in limits.required.iter().filter(|key| !object.contains_key(*key)) {
         // One absent field is as good as all of them if none is reported.
-        if outcome.is_full() || (outcome.mode.quiet && outcome.failed) {
+        if outcome.is_full() || (outcome.mode.is_quiet() && outcome.failed) {
             break;
         }
         let path = ValuePath::Entry(path, key);
         outcome.other(&path, FieldErrorKind::Required, "", format_args!("{path} in body is required"));
+    }
+}
+
+fn check_fields<'v>(
+    schema: &Structural,
+    fields: impl Iterator<Item = (&'v String, &'v Value)>,
+    old: Option<&Value>,
+    path: &ValuePath<'_>,
+    outcome: &mut Outcome<'_>,
+) {
+    for (key, value) in fields {
+        if outcome.is_full() {
+            break;
+        }
+        // The type fields of the root are not compared with the old ones, since both objects were
+        // converted to this version.
+        let old = old.and_then(|old| old.get(key)).filter(|_| !path.is_empty() || !is_type_field(key));
+        match (schema.properties.get(key), &schema.additional) {
+            (Some(property), _) => {
+                outcome.merge(&check(property, value, old, &ValuePath::Field(path, key), outcome.mode));
+            }
+            (None, Some(Additional::Of(schema))) => {
+                outcome.merge(&check(schema, value, old, &ValuePath::Entry(path, key), outcome.mode));
+            }
+            (None, Some(Additional::Allowed(false))) => {
+                let words = format_args!("{path}.{key} in body is a forbidden property");
+                outcome.invalid(path, Quoted(key), words);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -675,6 +767,74 @@ mod tests {
         assert!(
             problem.message.ends_with("the alternatives and patterns in its schema take too many checks")
         );
+    }
+
+    /// Each entry has the same message, which was formatted with the whole path and then dropped.
+    #[test]
+    fn the_same_problem_in_each_entry_of_all_of_is_reported_once_and_in_little_time() {
+        for length in [MOST_BYTES / 4, 2 * MOST_BYTES] {
+            let schema = Structural::parse(&json!({"type": "object", "additionalProperties": {
+                "type": "integer", "minimum": 7, "allOf": vec![json!({"not": {}}); 20_000]}}));
+            let object = json!({ "k".repeat(length): 5 });
+            let start = cpu_time::ThreadTime::now();
+            let problems = validate(&object, None, &schema);
+            assert!(problems[0].message.ends_with("must not validate the schema (not)"));
+            assert_eq!(problems.len(), 1, "no more are formatted");
+            assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+        }
+    }
+
+    #[test]
+    fn repeated_problems_leave_room_for_others() {
+        let schema = Structural::parse(&json!({"type": "object", "properties": {
+            "n": {"type": "integer", "minimum": 7, "allOf": vec![json!({"not": {}}); 1_000]}}}));
+        let found: Vec<String> =
+            validate(&json!({"n": 5}), None, &schema).into_iter().map(|it| it.message).collect();
+        let invalid = |value: &str, words: &str| format!("Invalid value: {value}: {words}");
+        let expected = [
+            invalid("\"\"", "\"n\" must not validate the schema (not)"),
+            invalid("\"\"", "\"n\" must validate all the schemas (allOf). None validated"),
+            invalid("5", "n in body should be greater than or equal to 7"),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    /// Each alternative visited all fields of the object for a single check.
+    #[test]
+    fn alternatives_for_an_object_with_many_fields_are_counted_by_the_fields_they_visit() {
+        let object: Object<String, Value> = (0..50_000).map(|it| (format!("k{it}"), json!(0))).collect();
+        let object = Value::Object(object);
+        let validate = |alternative: Value| {
+            let schema = Structural::parse(&json!({"type": "object",
+                "x-kubernetes-preserve-unknown-fields": true, "oneOf": vec![alternative; 2_000]}));
+            let start = cpu_time::ThreadTime::now();
+            let problems: Vec<String> =
+                validate(&object, None, &schema).into_iter().map(|it| it.message).collect();
+            assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+            problems.concat()
+        };
+        for (alternative, found) in [
+            (json!({}), "Found 2000 valid alternatives"),
+            (json!({"additionalProperties": true}), "Found 2000 valid alternatives"),
+            (json!({"properties": {"k7": {"minimum": 0}, "x": {}}}), "Found 2000 valid alternatives"),
+            (json!({"additionalProperties": false}), "take too many checks"),
+        ] {
+            let problems = validate(alternative.clone());
+            assert!(problems.ends_with(found), "{alternative}: {problems}");
+        }
+    }
+
+    #[test]
+    fn fields_are_reported_in_the_same_order_for_any_number_of_properties() {
+        let found = |properties: &[&str]| {
+            let properties: Object<String, Value> =
+                properties.iter().map(|it| ((*it).to_owned(), json!({"type": "integer"}))).collect();
+            let schema = Structural::parse(&json!({"type": "object", "properties": properties}));
+            let object = json!({"d": "", "b": "", "a": "", "c": ""});
+            validate(&object, None, &schema).into_iter().map(|it| it.field).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&["d", "x", "b"]), ["b", "d"]);
+        assert_eq!(found(&["x", "d", "b", "y", "z"]), ["b", "d"]);
     }
 
     #[test]

@@ -253,6 +253,18 @@ fn custom_objects_cost_in_proportion_to_their_size() {
             422,
         ),
         (
+            "invalid keyed lists below a long key",
+            2_000,
+            |n| {
+                let lists = json!({ "type": "object", "additionalProperties": keyed_list() });
+                create(
+                    json!({ "type": "object", "additionalProperties": lists }),
+                    json!({ "k".repeat(20 * n): map(n, |i| (format!("l{i}"), json!([1]))) }),
+                )
+            },
+            422,
+        ),
+        (
             "required fields",
             250,
             |n| {
@@ -312,6 +324,46 @@ fn custom_objects_cost_in_proportion_to_their_size() {
                     with("s", json!({ "type": "string", "anyOf": alternatives })),
                     json!({ "s": "x".repeat(64 * n + 1) }),
                 )
+            },
+            422,
+        ),
+        (
+            "alternatives for an object with many fields",
+            1_000,
+            |n| {
+                let mut schema = anything();
+                schema["oneOf"] = list(n, |_| json!({}));
+                create(schema, map(n, |i| (format!("k{i}"), json!(1))))
+            },
+            422,
+        ),
+        (
+            "alternatives that name a field of an object with many",
+            250,
+            |n| {
+                let mut schema = anything();
+                schema["anyOf"] = list(n, |_| json!({ "properties": { "k1": { "minimum": 2 } } }));
+                create(schema, map(n, |i| (format!("k{i}"), json!(1))))
+            },
+            422,
+        ),
+        (
+            "alternatives that forbid the fields of an object with many",
+            2_000,
+            |n| {
+                let mut schema = anything();
+                schema["anyOf"] = list(n, |_| json!({ "additionalProperties": false }));
+                create(schema, map(n, |i| (format!("k{i}"), json!(1))))
+            },
+            422,
+        ),
+        (
+            "the same problem in many restrictions of a value below a long key",
+            500,
+            |n| {
+                let value = json!({ "type": "integer", "allOf": list(n, |_| json!({ "not": {} })) });
+                let schema = json!({ "type": "object", "additionalProperties": value });
+                create(schema, json!({ "k".repeat(20 * n): 1 }))
             },
             422,
         ),
@@ -607,6 +659,39 @@ fn definitions_cost_in_proportion_to_their_size() {
             201,
         ),
         (
+            "empty restrictions",
+            5_000,
+            |n| vec![define(json!({ "type": "object", "allOf": list(n, |_| json!({})) }))],
+            201,
+        ),
+        (
+            "too many empty restrictions",
+            // The small number exceeds the limit as well.
+            101_000,
+            |n| vec![define(json!({ "type": "object", "allOf": list(n, |_| json!({})) }))],
+            422,
+        ),
+        (
+            "empty restrictions at the root of a schema with a status",
+            5_000,
+            |n| {
+                let mut version = version(json!({ "type": "object" }));
+                version["schema"]["openAPIV3Schema"]["allOf"] = list(n, |_| json!({}));
+                vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
+            },
+            422,
+        ),
+        (
+            "empty restrictions in versions of the same name",
+            2_500,
+            |n| {
+                let restricted = |key: &str| json!({ "type": "object", key: list(n, |_| json!({})) });
+                let versions = json!([version(restricted("allOf")), version(restricted("anyOf"))]);
+                vec![Sent::post(DEFINITIONS, &definition(versions))]
+            },
+            422,
+        ),
+        (
             "restrictions of missing properties",
             25,
             |n| {
@@ -681,6 +766,22 @@ fn definitions_cost_in_proportion_to_their_size() {
                 ))]
             },
             201,
+        ),
+        (
+            "defaults around alternatives",
+            400,
+            |n| {
+                // Only the last alternative is fulfilled by the items.
+                let items =
+                    json!({ "type": "integer", "anyOf": list(n, |i| json!({ "minimum": n - 1 - i })) });
+                let list = json!({ "type": "array", "items": items, "default": vec![0; n / 10] });
+                let schema = (0..40).fold(list, |inner, _| {
+                    let default = json!({ "a": inner["default"] });
+                    json!({ "type": "object", "default": default, "properties": { "a": inner } })
+                });
+                vec![define(json!({ "type": "object", "properties": { "a": schema } }))]
+            },
+            422,
         ),
         (
             "defaults in defaults",
