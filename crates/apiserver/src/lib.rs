@@ -59,7 +59,7 @@ use dogwatch_apimachinery::{
     schema, strconv,
 };
 
-pub use self::http::{ResponseBody, Service};
+pub use self::http::ResponseBody;
 pub use auth::Anonymous;
 pub use cluster::User;
 pub use controllers::Controllers;

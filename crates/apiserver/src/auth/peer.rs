@@ -11,7 +11,7 @@ const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// The identity in a verified client certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PeerIdentity {
+pub(crate) struct PeerIdentity {
     /// The user name. A certificate with an empty one authenticates no user.
     pub common_name: String,
     /// The groups of the user.
@@ -24,14 +24,14 @@ pub struct PeerIdentity {
 
 impl PeerIdentity {
     /// Creates the identity of a user, without a certificate.
-    pub fn new(common_name: &str, organizations: &[&str]) -> Self {
+    pub(crate) fn new(common_name: &str, organizations: &[&str]) -> Self {
         let organizations = organizations.iter().map(|&it| it.to_owned()).collect();
         Self { common_name: common_name.to_owned(), organizations, ..Self::default() }
     }
 
     /// Creates the identity of a client whose certificate is not trusted. It authenticates no user,
     /// and counts as an invalid credential.
-    pub fn stranger() -> Self {
+    pub(crate) fn stranger() -> Self {
         Self { stranger: true, ..Self::default() }
     }
 
@@ -42,7 +42,7 @@ impl PeerIdentity {
     /// Reads the identity from a certificate, which must already be verified.
     ///
     /// Returns `None` if it is not a certificate.
-    pub fn from_der(certificate: &[u8]) -> Option<Self> {
+    pub(crate) fn from_der(certificate: &[u8]) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let text = |it: &AttributeTypeAndValue<'_>| it.as_str().unwrap_or_default().to_owned();
         let digest = Sha256::digest(certificate);

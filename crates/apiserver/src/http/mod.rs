@@ -48,5 +48,5 @@ mod respond;
 pub(crate) use body::Cut;
 pub use body::ResponseBody;
 pub(crate) use connection_info::ConnectionInfo;
-pub use service::Service;
+pub(crate) use service::Service;
 pub(crate) use settings::Settings;

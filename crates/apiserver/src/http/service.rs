@@ -23,7 +23,7 @@ use crate::log::RequestLog;
 
 /// Answers requests to a cluster. Clones serve the same cluster and share their counters.
 #[derive(Clone, Debug)]
-pub struct Service {
+pub(crate) struct Service {
     pub(super) cluster: Arc<Cluster>,
     pub(super) settings: Arc<Settings>,
     pub(super) counters: Counters,

@@ -15,6 +15,7 @@ use crate::faults::FaultInjector;
 use crate::http::Service;
 use crate::log::{RequestLog, Requests};
 use crate::serving::{Certificates, Connector, InProcess, Serving};
+use futures_core::future::BoxFuture;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -83,12 +84,17 @@ impl ApiServer {
     ///
     /// Returns an error if no port is available.
     pub async fn fork(&self) -> Result<Self, StartError> {
+        // In a box, as in `ApiServerBuilder::start`.
+        self.forked().await
+    }
+
+    fn forked(&self) -> BoxFuture<'static, Result<Self, StartError>> {
         let cluster = Arc::new(self.cluster().fork());
         let config = ServerConfig {
             bind: self.config.bind.map(|it| SocketAddr::new(it.ip(), 0)),
             ..self.config.clone()
         };
-        Self::assemble(cluster, config, Arc::clone(&self.access)).await
+        Box::pin(Self::assemble(cluster, config, Arc::clone(&self.access)))
     }
 
     /// Serves a cluster that is set up.
@@ -201,7 +207,7 @@ impl ApiServer {
 
     /// Returns a tower service that takes requests without a connection, for `Client::from_service`
     /// of this project's client and `Client::new` of kube.
-    pub fn service(&self) -> InProcess<Service> {
+    pub fn service(&self) -> InProcess {
         self.serving.service()
     }
 
@@ -209,7 +215,7 @@ impl ApiServer {
     /// this process, such as a controller manager. Its requests are those of the user
     /// `system:NAME`, without credentials. Fault rules do not apply to them, and the request log
     /// omits them: both are about the clients that use the cluster.
-    pub fn component_service(&self, name: &str) -> InProcess<Service> {
+    pub fn component_service(&self, name: &str) -> InProcess {
         let identity = PeerIdentity::new(&format!("system:{name}"), &["system:masters"]);
         self.serving.service_of(self.serving.handler().for_component(), identity)
     }
@@ -224,8 +230,14 @@ impl ApiServer {
     /// Stops the server and returns when all its tasks have ended. Requests in flight get half a
     /// second to finish.
     pub async fn stop(self) {
-        self.serving.stop().await;
-        self.background.stop().await;
+        self.stopped().await;
+    }
+
+    fn stopped(self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            self.serving.stop().await;
+            self.background.stop().await;
+        })
     }
 }
 
@@ -236,7 +248,17 @@ impl ApiServerBuilder {
     ///
     /// Returns an error if the server cannot listen on the address, if the address would be exposed
     /// without credentials, or if an initial object is rejected.
-    pub async fn start(mut self) -> Result<ApiServer, StartError> {
+    pub async fn start(self) -> Result<ApiServer, StartError> {
+        self.starting().await
+    }
+
+    // A function returns the future in a box, since the body of an `async fn` is compiled in every crate
+    // that awaits it: here, the whole server.
+    fn starting(self) -> BoxFuture<'static, Result<ApiServer, StartError>> {
+        Box::pin(self.start_here())
+    }
+
+    async fn start_here(mut self) -> Result<ApiServer, StartError> {
         let needs_credentials = self.tls || !self.tokens.is_empty();
         let by_default = if needs_credentials { Anonymous::Refused } else { Anonymous::Admin };
         self.config.anonymous = self.anonymous.unwrap_or(by_default);

@@ -14,7 +14,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Answers requests. The future is dropped when the client disconnects or the server stops.
-pub trait Handler: Send + Sync + 'static {
+pub(crate) trait Handler: Send + Sync + 'static {
     /// The body of a response. An error in the middle of it cuts the connection; over HTTP/2, the
     /// stream.
     type Body: http_body::Body<Data: Buf + Send, Error: Into<BoxError>> + Send + 'static;

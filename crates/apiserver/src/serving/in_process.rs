@@ -155,46 +155,76 @@ impl Write for InProcessStream {
 /// A tower service of requests, for `Client::from_service` of this project's client and
 /// `Client::new` of kube. Dropping the future of a call, or the body of a response, corresponds to
 /// closing a connection.
-pub struct InProcess<H> {
-    inner: Weak<Inner<H>>,
-    component: Option<Arc<Component<H>>>,
+#[derive(Clone)]
+pub struct InProcess {
+    // Not generic over the handler, so that the whole server is compiled in this crate, and not again
+    // in each crate that sends a request to it.
+    respond: Arc<dyn Fn(Request<BoxedBody>) -> Responding + Send + Sync>,
 }
+
+type BoxedBody = UnsyncBoxBody<Bytes, BoxError>;
+type Responding = Pin<Box<dyn Future<Output = Result<Response<BoxedBody>, BoxError>> + Send>>;
 
 /// A component of the cluster that runs in the process of the server.
 struct Component<H> {
     /// Answers its requests in place of the handler of the server.
-    handler: Arc<H>,
+    handler: H,
     identity: PeerIdentity,
 }
 
-impl<H> InProcess<H> {
-    pub(super) fn new(inner: &Arc<Inner<H>>) -> Self {
-        Self { inner: Arc::downgrade(inner), component: None }
+impl InProcess {
+    pub(super) fn new<H: Handler>(inner: &Arc<Inner<H>>) -> Self {
+        Self::with(inner, None)
     }
 
     /// Answers requests with another handler, as those of this user. The server itself decides how
     /// long requests are accepted.
-    pub(super) fn of_component(self, handler: H, identity: PeerIdentity) -> Self {
-        let component = Component { handler: Arc::new(handler), identity };
-        Self { component: Some(Arc::new(component)), ..self }
+    pub(super) fn of_component<H: Handler>(
+        inner: &Arc<Inner<H>>,
+        handler: H,
+        identity: PeerIdentity,
+    ) -> Self {
+        Self::with(inner, Some(Component { handler, identity }))
+    }
+
+    fn with<H: Handler>(inner: &Arc<Inner<H>>, component: Option<Component<H>>) -> Self {
+        let (inner, component) = (Arc::downgrade(inner), component.map(Arc::new));
+        let respond = move |request| -> Responding {
+            let inner = inner.upgrade().filter(|it| !it.shutdown.graceful.is_cancelled());
+            Box::pin(respond(inner, component.clone(), request))
+        };
+        Self { respond: Arc::new(respond) }
     }
 }
 
-impl<H> Clone for InProcess<H> {
-    fn clone(&self) -> Self {
-        Self { inner: Weak::clone(&self.inner), component: self.component.clone() }
+async fn respond<H: Handler>(
+    inner: Option<Arc<Inner<H>>>,
+    component: Option<Arc<Component<H>>>,
+    request: Request<BoxedBody>,
+) -> Result<Response<BoxedBody>, BoxError> {
+    let Some((handler, now)) = inner.map(|it| (Arc::clone(&it.handler), it.shutdown.immediate.clone()))
+    else {
+        return Err(gone().into());
+    };
+    let (handler, peer) = match &component {
+        Some(component) => (&component.handler, Some(&component.identity)),
+        None => (&*handler, None),
+    };
+    match now.clone().run_until_cancelled(guard::respond(handler, request, peer)).await {
+        Some(Ok(response)) => Ok(response.map(|body| ServerBoundBody::new(body, now).boxed_unsync())),
+        Some(Err(_cut)) => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+        None => Err(gone().into()),
     }
 }
 
-impl<H> fmt::Debug for InProcess<H> {
+impl fmt::Debug for InProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InProcess").finish_non_exhaustive()
     }
 }
 
-impl<H, B> Service<Request<B>> for InProcess<H>
+impl<B> Service<Request<B>> for InProcess
 where
-    H: Handler,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Response = Response<UnsyncBoxBody<Bytes, BoxError>>;
@@ -206,25 +236,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let inner = self.inner.upgrade().filter(|it| !it.shutdown.graceful.is_cancelled());
-        let component = self.component.clone();
-        Box::pin(async move {
-            let Some((handler, now)) =
-                inner.map(|it| (Arc::clone(&it.handler), it.shutdown.immediate.clone()))
-            else {
-                return Err(gone().into());
-            };
-            let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-            let (handler, peer) = match &component {
-                Some(component) => (&component.handler, Some(&component.identity)),
-                None => (&handler, None),
-            };
-            match now.clone().run_until_cancelled(guard::respond(&**handler, request, peer)).await {
-                Some(Ok(response)) => Ok(response.map(|body| ServerBoundBody::new(body, now).boxed_unsync())),
-                Some(Err(_cut)) => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
-                None => Err(gone().into()),
-            }
-        })
+        (self.respond)(request.map(|body| body.map_err(Into::into).boxed_unsync()))
     }
 }
 

@@ -100,14 +100,14 @@ impl<H: Handler> Serving<H> {
     }
 
     /// Returns a service that takes requests without a connection.
-    pub(crate) fn service(&self) -> InProcess<H> {
+    pub(crate) fn service(&self) -> InProcess {
         InProcess::new(&self.inner)
     }
 
     /// Returns a service like [`Self::service`] whose requests this handler answers, as those of a
     /// user.
-    pub(crate) fn service_of(&self, handler: H, identity: PeerIdentity) -> InProcess<H> {
-        self.service().of_component(handler, identity)
+    pub(crate) fn service_of(&self, handler: H, identity: PeerIdentity) -> InProcess {
+        InProcess::of_component(&self.inner, handler, identity)
     }
 
     /// Stops serving: no new connections or requests are accepted, requests in flight get half a

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use crate::ApiServer;
-use crate::http::Service;
 use crate::serving::{BoxError, Connector, InProcess};
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -25,7 +24,7 @@ type ReplyBody = UnsyncBoxBody<Bytes, BoxError>;
 #[derive(Clone)]
 pub(crate) enum Transport {
     /// Requests are function calls.
-    Direct(InProcess<Service>),
+    Direct(InProcess),
     /// HTTP/1.1 or HTTP/2 over a pipe in memory.
     Wire(Box<Client<Connector, Full<Bytes>>>),
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
-use dogwatch_apiserver::{InProcess, Service};
+use dogwatch_apiserver::InProcess;
 use dogwatch_client::{Api, Client, Error, HttpStack, RequestBody};
 use dogwatch_controller::{Action, BoxError, Context, Controller, ControllerError, Reconciler};
 use dogwatch_core::{DeleteParams, Header, LabelSelector, ListParams, Object, ObjectKey, View, WriteParams};
@@ -51,7 +51,7 @@ pub(crate) struct Outcome {
 
 /// The route to the current server.
 #[derive(Clone)]
-struct Route(Arc<Mutex<InProcess<Service>>>);
+struct Route(Arc<Mutex<InProcess>>);
 
 impl Route {
     fn service(&self) -> impl HttpStack {

@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
+use dogwatch_apiserver::InProcess;
 use dogwatch_apiserver::faults::FaultCounts;
-use dogwatch_apiserver::{InProcess, Service};
 use dogwatch_client::{Api, Client};
 use dogwatch_core::{LabelSelector, ListParams, Object};
 use dogwatch_informer::{
@@ -91,7 +91,7 @@ struct Observed {
 
 /// The route to the current server: a request goes to the server that is current when it is sent.
 #[derive(Clone)]
-struct Route(Arc<Mutex<InProcess<Service>>>);
+struct Route(Arc<Mutex<InProcess>>);
 
 impl Route {
     fn to(server: &ApiServer) -> Self {
@@ -105,11 +105,11 @@ impl Route {
 
 impl<R> tower::Service<R> for Route
 where
-    InProcess<Service>: tower::Service<R>,
+    InProcess: tower::Service<R>,
 {
-    type Response = <InProcess<Service> as tower::Service<R>>::Response;
-    type Error = <InProcess<Service> as tower::Service<R>>::Error;
-    type Future = Oneshot<InProcess<Service>, R>;
+    type Response = <InProcess as tower::Service<R>>::Response;
+    type Error = <InProcess as tower::Service<R>>::Error;
+    type Future = Oneshot<InProcess, R>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
