@@ -4,6 +4,7 @@
 //! the readiness endpoint of an API server in the same process.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use tokio::sync::watch;
 
@@ -18,9 +19,15 @@ use tokio::sync::watch;
 /// }
 /// # assert_eq!(check(&Health::default()), Ok(()));
 /// ```
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Health {
     components: watch::Sender<BTreeMap<&'static str, ComponentHealth>>,
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(&*self.components.borrow()).finish()
+    }
 }
 
 /// The health of one component.
