@@ -98,8 +98,8 @@ impl Source {
         uid(self.random().random())
     }
 
-    /// Returns an identifier for a request, in the form of a uid.
-    pub fn audit_id(&self) -> String {
+    /// Returns an identifier for a request, a review or a token, in the form of a uid.
+    pub fn request_id(&self) -> String {
         uid(self.requests.lock().random())
     }
 
@@ -157,7 +157,7 @@ mod tests {
     async fn the_number_of_requests_does_not_change_what_objects_get() {
         let start: Timestamp = "2026-01-02T03:04:05Z".parse().expect("a time");
         let (busy, quiet) = (Source::seeded(7, start), Source::seeded(7, start));
-        let ids = [busy.audit_id(), busy.audit_id()];
+        let ids = [busy.request_id(), busy.request_id()];
         assert_ne!(ids[0], ids[1]);
         busy.spread();
         assert_eq!((busy.uid(), busy.suffix()), (quiet.uid(), quiet.suffix()));

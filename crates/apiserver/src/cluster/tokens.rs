@@ -261,7 +261,7 @@ impl Tokens<'_> {
         let (namespace, name) = (key.namespace().unwrap_or_default(), key.name());
         let mut claims = json!({
             "aud": audiences, "exp": end.as_second(), "iat": now.as_second(), "nbf": now.as_second(), "iss": ISSUER,
-            "jti": self.source.uid(), "sub": format!("system:serviceaccount:{namespace}:{name}"),
+            "jti": self.source.request_id(), "sub": format!("system:serviceaccount:{namespace}:{name}"),
             "kubernetes.io": { "namespace": namespace, "serviceaccount": { "name": name, "uid": account.uid() } },
         });
         if let Some((claim, object)) = &bound {

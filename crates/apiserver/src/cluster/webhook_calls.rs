@@ -33,7 +33,7 @@ impl<'a> WebhookCalls<'a> {
 
     /// Returns the uid of a new review.
     pub(super) fn uid(&self) -> String {
-        self.source.uid()
+        self.source.request_id()
     }
 
     /// Resolves the `clientConfig` of a webhook.

@@ -162,8 +162,11 @@ async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, is_esta
             left = left.saturating_add(1);
             continue;
         }
-        // If another write is first, the next pass handles it.
-        let _ = cluster.storage().commit(collection, object.key(), Expect::At(object.version()), None).await;
+        let expected = Expect::At(object.version());
+        if cluster.storage().commit(collection, object.key(), expected, None).await.is_err() {
+            // Another write was first; the next pass handles it.
+            left = left.saturating_add(1);
+        }
     }
     left
 }

@@ -270,7 +270,7 @@ impl Service {
     /// Adds the headers of every response.
     fn finish(&self, mut answer: Answer, parts: &Parts) -> Answer {
         let given = parts.headers.get(AUDIT_ID).filter(|it| !it.is_empty());
-        let audit_id = given.cloned().or_else(|| self.cluster.source().audit_id().parse().ok());
+        let audit_id = given.cloned().or_else(|| self.cluster.source().request_id().parse().ok());
         let headers = answer.headers_mut();
         headers.extend(audit_id.map(|it| (AUDIT_ID, it)));
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));

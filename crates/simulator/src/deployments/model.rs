@@ -77,7 +77,7 @@ impl Desired {
 
     /// Returns the largest number of replicas during a rollout.
     pub(super) fn maximum(&self) -> i64 {
-        self.replicas.saturating_add(self.surge)
+        self.replicas.saturating_add(self.surge).min(i64::from(i32::MAX))
     }
 }
 
@@ -117,7 +117,8 @@ fn scaled(value: Option<&Value>, of: i64, up: bool) -> i64 {
     let Some(text) = value.and_then(Value::as_str) else { return value.and_then(Value::as_i64).unwrap_or(0) };
     let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
     let product = percent.saturating_mul(of);
-    if up { product.saturating_add(99) / 100 } else { product / 100 }
+    let share = if up { product.saturating_add(99) / 100 } else { product / 100 };
+    share.min(i64::from(i32::MAX))
 }
 
 #[cfg(test)]
@@ -135,7 +136,7 @@ mod tests {
             (4, json!(0), json!("10%"), (0, 1)),
             (0, json!("25%"), json!("25%"), (0, 0)),
             (2, json!(0), json!(5), (0, 2)),
-            (200, json!("99999999999999999%"), json!(0), (i64::MAX / 100, 0)),
+            (200, json!("99999999999999999%"), json!(0), (i64::from(i32::MAX), 0)),
         ] {
             let deployment = json!({ "spec": { "replicas": replicas,
                 "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": surge, "maxUnavailable": unavailable } } } });

@@ -343,6 +343,47 @@ async fn dependents_stay_if_a_client_has_removed_the_finalizer_of_the_definition
     }
 }
 
+/// Regression test: a cache that could not be filled counted as an empty collection.
+#[tokio::test(start_paused = true)]
+async fn an_unavailable_kind_whose_definition_was_released_by_hand_keeps_its_dependents() {
+    let at = TestServer::start().await;
+    let manager = ControllerManager::builder(at.client.clone()).clock(at.server.clock()).seed(1).start();
+    let it = ManagedCluster::with(manager, at);
+    let name = "widgets.example.com";
+    // The second time, the first deletion of the definition is known, whose objects were gone.
+    for round in 0..2 {
+        it.add(definition("widgets", "Widget")).await;
+        let a = it.add(map("default", &format!("a-{round}"), &[])).await;
+        let mut owned = finalized(widget("default", "w"));
+        owned["metadata"]["ownerReferences"] = json!([owner(&a, false)]);
+        let w = it.add(owned).await;
+        it.add(map("default", &format!("m-{round}"), &[owner(&w, false)])).await;
+        it.advance(Duration::from_secs(60)).await;
+        let broken = Rule::on("list").or("watch").or("get").resource("widgets").refuse(500);
+        let broken = it.server.faults().rule(broken);
+        let other_version = |it: &mut Value| {
+            let mut other = it["spec"]["versions"][0].clone();
+            (other["name"], other["storage"]) = (json!("v2"), json!(false));
+            it["spec"]["versions"][0]["served"] = json!(false);
+            it["spec"]["versions"].as_array_mut().unwrap().push(other);
+        };
+        it.change(DEFINITIONS, name, other_version).await;
+        it.advance(Duration::from_secs(10)).await;
+        it.delete(DEFINITIONS, name, None).await;
+        it.advance(Duration::from_secs(1)).await;
+        it.change(DEFINITIONS, name, |it| it["metadata"]["finalizers"] = json!([])).await;
+        it.until_gone(DEFINITIONS, name).await;
+        it.advance(Duration::from_secs(600)).await;
+        assert!(it.get(MAPS, &format!("default/m-{round}")).is_some(), "nothing says that its owner is gone");
+        broken.remove();
+        it.add(definition("widgets", "Widget")).await;
+        it.advance(Duration::from_secs(60)).await;
+        it.delete(DEFINITIONS, name, None).await;
+        it.until_gone(DEFINITIONS, name).await;
+        it.advance(Duration::from_secs(60)).await;
+    }
+}
+
 /// A reference in a version that is not served cannot be looked up, and the kind of the deleted
 /// definition is not that of the owner.
 #[tokio::test(start_paused = true)]

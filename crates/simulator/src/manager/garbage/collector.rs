@@ -222,15 +222,19 @@ impl Collector {
             }
             let Gvk { group, kind, .. } = &left.resource.gvk;
             // A kind that is missing in discovery is no proof that its objects are gone: a server
-            // that starts, or an aggregated one that is replaced, lists fewer kinds for a while. So
+            // that starts, or an aggregated one that is replaced, lists fewer kinds for a while. Nor
             // is the deletion of a definition whose objects still exist.
-            let is_empty = || self.deleted_kinds.lock().contains(group, kind) || left.is_empty();
-            if self.is_defined(&left.resource) || !is_empty() {
-                all.insert(Arc::clone(name), left.served(false));
-            } else {
+            let is_deleted =
+                !self.is_defined(&left.resource) && self.deleted_kinds.lock().contains(group, kind);
+            if is_deleted {
                 left.give_up(&self.tracker);
                 self.tracker.forget_collection(name, left.is_namespaced());
                 given_up.push(left);
+            } else if left.is_synced() && left.is_empty() && !self.is_tracked(name) {
+                // Nothing is known of its objects.
+                left.give_up(&self.tracker);
+            } else {
+                all.insert(Arc::clone(name), left.served(false));
             }
         }
         let is_changed = kinds != before.kinds || all.len() != before.all.len();
@@ -247,6 +251,11 @@ impl Collector {
             let unresolved = std::mem::take(&mut *self.unresolved.lock());
             self.tracker.look(unresolved.into_iter().collect());
         }
+    }
+
+    /// Returns true if the graph has objects of a collection.
+    fn is_tracked(&self, collection: &CollectionName) -> bool {
+        !self.tracker.graph.lock().of_collection(collection).is_empty()
     }
 
     /// Returns true if a resource has a definition, whether it is served or not.
@@ -603,8 +612,10 @@ struct DefinitionFollower {
 
 impl DefinitionFollower {
     fn changed(&self, change: &Change<Definition>) {
-        if let Change::Deleted(deleted) = change {
-            self.deleted(deleted);
+        match change {
+            Change::Deleted(deleted) => self.deleted(deleted),
+            // The objects of the new definition are not gone.
+            _ => self.deleted_kinds.lock().remove(&change.object().spec.group, change.object().wanted_kind()),
         }
         if !is_initial(change) {
             self.served.notify_one();

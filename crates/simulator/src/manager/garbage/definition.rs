@@ -17,19 +17,20 @@ pub(super) struct Definition {
 pub(super) struct DefinitionSpec {
     pub(super) group: String,
     scope: String,
+    names: Names,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Names {
+    kind: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct DefinitionStatus {
-    accepted_names: AcceptedNames,
+    accepted_names: Names,
     conditions: Option<Vec<DefinitionCondition>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct AcceptedNames {
-    kind: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -56,12 +57,20 @@ impl Definition {
         Some(self.status.accepted_names.kind.as_str()).filter(|it| established && !it.is_empty())
     }
 
+    /// Returns the kind that its objects have as soon as it is established.
+    pub(super) fn wanted_kind(&self) -> &str {
+        &self.spec.names.kind
+    }
+
     /// Returns true if the server has reported that its objects are gone. Without that, they may have
     /// outlived it: a client can remove its finalizer, and kube-apiserver shows them again when it is
     /// created again.
     pub(super) fn is_emptied(&self) -> bool {
-        let is_emptied =
-            |it: &DefinitionCondition| it.kind == "Terminating" && it.reason == "InstanceDeletionCompleted";
+        // Not if it is not terminating any more, because another finalizer holds it: then objects can
+        // be created again.
+        let is_emptied = |it: &DefinitionCondition| {
+            it.kind == "Terminating" && it.status == "True" && it.reason == "InstanceDeletionCompleted"
+        };
         self.status.conditions.iter().flatten().any(is_emptied)
     }
 

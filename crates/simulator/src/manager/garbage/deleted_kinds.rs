@@ -32,6 +32,11 @@ impl DeletedKinds {
         }
     }
 
+    /// Records that there is a definition of a kind again.
+    pub(super) fn remove(&mut self, group: &str, kind: &str) {
+        self.kinds.remove(&(group.to_owned(), kind.to_owned()));
+    }
+
     /// Returns true if the deletion of the definition of a kind was observed.
     pub(super) fn contains(&self, group: &str, kind: &str) -> bool {
         self.kinds.contains_key(&(group.to_owned(), kind.to_owned()))
