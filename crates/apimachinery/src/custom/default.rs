@@ -11,6 +11,12 @@ use super::Structural;
 /// It is twice the size up to which etcd stores an object for kube-apiserver.
 const MAX_BYTES: usize = 3 * 1024 * 1024;
 
+/// The number of bytes that a field takes in addition to its name and value.
+const OF_FIELD: usize = 4;
+/// The number of bytes that stand for the first field of an object. As JSON it takes none, but in memory
+/// it takes 640, and other small values up to 40 for each byte.
+const OF_FIRST_FIELD: usize = 16;
+
 /// Drops nulls that the schema does not allow and that have no default, then fills in defaults for
 /// fields that are missing or null.
 ///
@@ -62,7 +68,8 @@ impl Filler {
                 for key in schema.defaulted.iter() {
                     let default = schema.properties.get(key).and_then(|property| property.default.as_ref());
                     if let Some(default) = default.filter(|_| !fields.contains_key(key)) {
-                        self.room = self.room.checked_sub(key.len())?;
+                        let first = if fields.is_empty() { OF_FIRST_FIELD } else { 0 };
+                        self.room = self.room.checked_sub(first + OF_FIELD + key.len())?;
                         fields.insert(key.clone(), self.copy(default)?);
                     }
                 }
@@ -106,7 +113,10 @@ impl Filler {
     fn take(&mut self, value: &Value) -> Option<()> {
         let own = match value {
             Value::String(text) => text.len() + 2,
-            Value::Object(fields) => fields.keys().map(|key| key.len() + 4).sum(),
+            Value::Object(fields) if fields.is_empty() => 2,
+            Value::Object(fields) => {
+                OF_FIRST_FIELD + fields.keys().map(|key| key.len() + OF_FIELD).sum::<usize>()
+            }
             _ => 4,
         };
         self.room = self.room.checked_sub(own)?;
@@ -159,5 +169,13 @@ mod tests {
         assert_eq!(fill(&mut list(1_000), &schema), Ok(()));
         let why = fill(&mut list(100_000), &schema).expect_err("100 MB of defaults");
         assert_eq!(why, "the defaults of its fields exceed 3145728 bytes");
+        // Empty objects below empty names took no room.
+        let empty = |inner: Value| json!({"type": "object", "default": {}, "properties": {"": inner}});
+        let deep = (0..20).fold(json!({"type": "object", "default": {}}), |inner, _| empty(inner));
+        let schema = Structural::parse(
+            &json!({"type": "object", "properties": {"l": {"type": "array", "items": deep}}}),
+        );
+        assert_eq!(fill(&mut list(1_000), &schema), Ok(()));
+        assert!(fill(&mut list(50_000), &schema).is_err());
     }
 }

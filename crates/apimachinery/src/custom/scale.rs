@@ -6,6 +6,7 @@ use serde_json::{Map as Object, Value, json};
 
 use super::go_format::shown_number;
 use crate::api_error::{ApiError, FieldError, FieldErrorKind};
+use crate::depth;
 use crate::field_errors::FieldErrors;
 
 /// The paths of the fields of a Scale in an object, such as `.spec.replicas`.
@@ -180,7 +181,18 @@ fn mismatch(path: &str, value: &Value, expected: &str) -> String {
     format!(".{path} accessor error: {shown} is of the type {kind}, expected {expected}")
 }
 
+/// The number of parts that a path may have: an object at its end is at the depth limit.
+pub(super) const MAX_PARTS: usize = depth::OBJECT - 1;
+
+/// Returns true if a path has too many parts.
+pub(super) fn is_too_deep(path: &str) -> bool {
+    path.bytes().filter(|it| *it == b'.').count() > MAX_PARTS
+}
+
 fn set_nested(object: &mut Value, path: &str, value: Value) -> Result<(), String> {
+    if is_too_deep(path) {
+        return Err(depth::exceeded());
+    }
     let parts = split(path);
     let Some((last, above)) = parts.split_last() else { return Ok(()) };
     let mut at = object;

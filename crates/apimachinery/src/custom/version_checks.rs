@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::Structural;
 use super::go_format::{json as compact, quoted, quoted_list};
 use super::keywords::{flag, listed, text};
+use super::scale;
 use crate::api_error::{FieldError, FieldErrorKind};
 use crate::field_errors::FieldErrors;
 
@@ -48,6 +49,10 @@ pub(crate) fn check_subresources(subresources: &Value, path: &str, problems: &mu
             problems.push(invalid(&field, &quoted(value), "must be a simple json path starting with ."));
         } else if !prefixes.iter().any(|prefix| value.starts_with(prefix)) {
             problems.push(invalid(&field, &quoted(value), &format!("should be a json path under {words}")));
+        } else if scale::is_too_deep(value) {
+            // A write of the scale creates the objects on the path.
+            let detail = format!("must have at most {} parts (a limit of this server)", scale::MAX_PARTS);
+            problems.push(FieldError::new(field, FieldErrorKind::TooMany, &detail));
         }
     }
 }
@@ -253,6 +258,34 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::custom::scale::{ScalePaths, apply_scale};
+
+    /// Regression test: a write of the scale created an object of this depth, which ended the process.
+    #[test]
+    fn a_scale_path_is_not_deeper_than_an_object() {
+        let problems = |parts: usize| {
+            let path = format!(".spec{}", ".a".repeat(parts - 1));
+            let subresources =
+                json!({ "scale": { "specReplicasPath": path, "statusReplicasPath": ".status.n" } });
+            let mut problems = FieldErrors::new();
+            check_subresources(&subresources, "p", &mut problems);
+            problems.into_iter().map(|it| it.field).collect::<Vec<_>>()
+        };
+        assert_eq!(problems(scale::MAX_PARTS), [""; 0]);
+        for parts in [scale::MAX_PARTS + 1, 50_000] {
+            assert_eq!(problems(parts), ["p.scale.specReplicasPath"]);
+        }
+        let path = |parts: usize| ScalePaths {
+            spec_replicas: format!(".spec{}", ".a".repeat(parts - 1)),
+            status_replicas: ".status.n".to_owned(),
+            selector: None,
+        };
+        let new = json!({ "spec": { "replicas": 3 } });
+        let mut object = json!({ "spec": {} });
+        assert!(apply_scale(&mut object, &new, &path(50_000)).is_err());
+        assert!(apply_scale(&mut object, &new, &path(scale::MAX_PARTS)).is_ok());
+        assert!(!crate::depth::is_exceeded_by(&object));
+    }
 
     /// Any number of leading dots was ignored, so one field could be listed any number of times.
     #[test]

@@ -1,20 +1,19 @@
 //! The parser of classes of characters.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::error::{SyntaxError, error};
 use super::known_classes::{POSIX, UnicodeClass, perl_class};
 use super::reader::{NO_CHARACTER, Reader};
-use super::size::{FOLDED_PER_BYTE, OF_CLASS, OF_OTHERS, OF_RANGE, check_size};
+use super::size::{ALL, FOLDED_PER_BYTE, OF_CLASS, OF_OTHERS, OF_RANGE, check_size};
 
 /// The number of ranges in a class, beyond which the others are in nested classes.
 pub(super) const CLASS_RANGES: usize = 256;
-/// The number of all code points.
-const ALL: u64 = 0x11_0000;
 
 impl<'a> Reader<'a> {
-    /// Parses `\pL`, `\p{Greek}`, `\P{Lu}` or `\p{^Lu}`, and writes the class. Returns its size.
-    pub(super) fn unicode_class(&mut self, begin: &'a str) -> Result<u64, SyntaxError> {
+    /// Parses `\pL`, `\p{Greek}`, `\P{Lu}` or `\p{^Lu}`. Returns the class and its size.
+    pub(super) fn unicode_class(&mut self, begin: &'a str) -> Result<(String, u64), SyntaxError> {
         let mut negated = self.next_char() == 'P';
         let refuse = |place: &str| error("invalid character class range", place);
         let mut name = match self.rest.strip_prefix('{') {
@@ -34,13 +33,12 @@ impl<'a> Reader<'a> {
             (name, negated) = (positive, !negated);
         }
         let found = UnicodeClass::named(name).ok_or_else(|| refuse(self.since(begin)))?;
-        let _ = write!(self.out, "\\{}{{{}={name}}}", if negated { 'P' } else { 'p' }, found.property);
-        self.fold(ALL)?;
-        Ok(found.size)
+        let class = format!("\\{}{{{}={name}}}", if negated { 'P' } else { 'p' }, found.property);
+        Ok((class, found.size))
     }
 
     /// Counts the work of adding the other cases of this number of code points.
-    fn fold(&mut self, width: u64) -> Result<(), SyntaxError> {
+    pub(super) fn fold(&mut self, width: u64) -> Result<(), SyntaxError> {
         // Once in a nested class, and once in the outer one.
         if self.folds { self.add_work(2 * width / FOLDED_PER_BYTE) } else { Ok(()) }
     }
@@ -49,6 +47,8 @@ impl<'a> Reader<'a> {
     pub(super) fn class(&mut self, begin: &'a str) -> Result<(), SyntaxError> {
         let (mut size, mut ranges) = (OF_CLASS, 0);
         let mut is_first = true;
+        // The crate sorts the whole class again for each of them, and a second one changes nothing.
+        let mut named = HashSet::new();
         self.out.push('[');
         if self.rest.starts_with('^') {
             self.next_char();
@@ -67,9 +67,8 @@ impl<'a> Reader<'a> {
                 if !POSIX.contains(&of) {
                     return Err(error("invalid character class range", self.since(place)));
                 }
-                let _ = write!(self.out, "[:{name}:]");
-                size += if of == name { OF_RANGE } else { OF_OTHERS };
-                self.fold(if of == name { 0 } else { ALL })?;
+                let own = if of == name { OF_RANGE } else { OF_OTHERS };
+                size += self.named(format!("[:{name}:]"), own, of != name, &mut named)?;
                 check_size(size)?;
                 continue;
             }
@@ -77,13 +76,14 @@ impl<'a> Reader<'a> {
             match perl {
                 Some('p' | 'P') => {
                     self.next_char();
-                    size += self.unicode_class(place)?;
+                    let (class, own) = self.unicode_class(place)?;
+                    size += self.named(class, own, true, &mut named)?;
                 }
                 Some(it @ ('d' | 'D' | 's' | 'S' | 'w' | 'W')) => {
                     self.rest = &place[2..];
-                    self.out.push_str(perl_class(it));
-                    size += if it.is_ascii_uppercase() { OF_OTHERS } else { OF_RANGE };
-                    self.fold(if it.is_ascii_uppercase() { ALL } else { 0 })?;
+                    let is_wide = it.is_ascii_uppercase();
+                    let own = if is_wide { OF_OTHERS } else { OF_RANGE };
+                    size += self.named(perl_class(it).to_owned(), own, is_wide, &mut named)?;
                 }
                 _ => {
                     // The crate goes through all ranges of a class when it adds one, and through
@@ -104,6 +104,26 @@ impl<'a> Reader<'a> {
         self.next_char();
         self.out.push_str(if ranges > CLASS_RANGES { "]]" } else { "]" });
         self.atom(size)
+    }
+
+    /// Writes a class with a name inside of another one, unless it is there already. Returns the size
+    /// that it adds.
+    fn named(
+        &mut self,
+        class: String,
+        size: u64,
+        is_wide: bool,
+        known: &mut HashSet<String>,
+    ) -> Result<u64, SyntaxError> {
+        if known.contains(&class) {
+            return Ok(0);
+        }
+        if is_wide {
+            self.fold(ALL)?;
+        }
+        self.out.push_str(&class);
+        known.insert(class);
+        Ok(size)
     }
 
     /// Parses a character of a class, or a range of characters. Returns their number.

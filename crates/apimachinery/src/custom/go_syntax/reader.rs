@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::error::{SyntaxError, error};
 use super::known_classes::perl_class;
-use super::size::{Atom, Group, OF_CLASS, OF_LITERAL, OF_OTHERS, SORTED_PER_BYTE, check_size};
+use super::size::{ALL, Atom, Group, OF_CLASS, OF_LITERAL, OF_OTHERS, SORTED_PER_BYTE, check_size};
 
 /// The largest number of repetitions, nested ones multiplied, as in Go.
 const MOST_REPEATS: u64 = 1000;
@@ -46,8 +46,10 @@ impl<'a> Reader<'a> {
                 let group = self.group();
                 group.settle();
                 group.has_sequences |= std::mem::take(&mut group.atoms) != 1;
-                // Alternatives that are single characters become one class.
-                let sorted = if group.has_sequences { 0 } else { group.size / SORTED_PER_BYTE };
+                // Alternatives that are single characters become one class, and so do those that are
+                // classes after the crate has removed what is empty and what all begin with.
+                let are_words = group.has_sequences && !group.has_others;
+                let sorted = if are_words { 0 } else { group.size / SORTED_PER_BYTE };
                 // An alternative takes a transition even if it is empty.
                 group.size = group.size.saturating_add(OF_LITERAL);
                 group.check_size()?;
@@ -109,13 +111,17 @@ impl<'a> Reader<'a> {
         let group = self.group();
         group.settle();
         group.atoms = group.atoms.saturating_add(1);
+        group.has_others = true;
         group.atom = Some(atom);
         group.check_size()
     }
 
     fn literal(&mut self, it: char) -> Result<(), SyntaxError> {
         write_char(&mut self.out, u32::from(it));
-        self.atom(OF_LITERAL)
+        let had_others = self.group().has_others;
+        self.atom(OF_LITERAL)?;
+        self.group().has_others = had_others;
+        Ok(())
     }
 
     fn open_group(&mut self, head: &str) -> Result<(), SyntaxError> {
@@ -212,6 +218,7 @@ impl<'a> Reader<'a> {
             }
             self.group().check_size()?;
         }
+        self.group().has_others = true;
         self.out.push_str(text);
         self.last_repeat = Some(begin);
         Ok(())
@@ -245,7 +252,9 @@ impl<'a> Reader<'a> {
                 self.atom(if it.is_ascii_uppercase() { OF_OTHERS } else { OF_CLASS })?;
             }
             Some('p' | 'P') => {
-                let size = self.unicode_class(begin)?;
+                let (class, size) = self.unicode_class(begin)?;
+                self.fold(ALL)?;
+                self.out.push_str(&class);
                 self.atom(size)?;
             }
             _ => {

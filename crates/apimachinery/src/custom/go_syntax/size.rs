@@ -23,6 +23,8 @@ pub(super) const FOLDED_PER_BYTE: u64 = 4;
 /// The number of bytes of alternatives that the crate sorts again for each further one, if all are
 /// single characters, in the time that it takes for one byte of a compiled expression.
 pub(super) const SORTED_PER_BYTE: u64 = 1_000;
+/// The number of all code points.
+pub(super) const ALL: u64 = 0x11_0000;
 
 /// A group that is being parsed.
 #[derive(Default)]
@@ -37,6 +39,8 @@ pub(super) struct Group {
     pub(super) atoms: usize,
     /// True if an earlier alternative has no atom or several.
     pub(super) has_sequences: bool,
+    /// True if there is anything but literals in it.
+    pub(super) has_others: bool,
 }
 
 /// An expression that can be repeated.
