@@ -542,7 +542,9 @@ fn check_text(schema: &Structural, text: &str, path: &ValuePath<'_>, outcome: &m
     let limits = &schema.limits;
     let is_measured = limits.max_length.is_some() || limits.min_length.is_some();
     // An expression takes more time for each byte.
-    let cost = weight::of_text(text).saturating_mul(if limits.pattern.is_some() { 8 } else { 1 });
+    let of_pattern = if limits.pattern.is_some() { 8 } else { 1 };
+    let of_format = limits.format.as_deref().map_or(1, |format| formats::cost_factor(format, text));
+    let cost = weight::of_text(text).saturating_mul(of_pattern.max(of_format));
     if (is_measured || limits.pattern.is_some() || limits.format.is_some())
         && !outcome.take_checks(cost, path)
     {
