@@ -533,7 +533,10 @@ fn custom_objects_cost_in_proportion_to_their_size() {
                 let mut keyed = keyed_list();
                 keyed["items"]["required"] = json!([]);
                 keyed["items"]["properties"]["k"]["default"] = json!("");
-                create(with("l", keyed), json!({ "l": list(n, |_| json!({})) }))
+                // The text makes up for the default, which takes 640 bytes in each item.
+                let mut schema = with("l", keyed);
+                schema["properties"]["t"] = json!({ "type": "string" });
+                create(schema, json!({ "l": list(n, |_| json!({})), "t": "x".repeat(2 * n) }))
             },
             422,
         ),
