@@ -26,28 +26,58 @@ pub(crate) enum Fault {
 
 /// Returns the faults of a number at a path, in the order of kube-apiserver: its range,
 /// `multipleOf`, `minimum`, `maximum`.
-pub(crate) fn faults(number: &Number, schema: &Structural, path: &ValuePath<'_>) -> Vec<Fault> {
+pub(crate) fn faults(
+    number: &Number,
+    schema: &Structural,
+    path: &ValuePath<'_>,
+) -> impl Iterator<Item = Fault> {
+    violations(number, schema).map(move |it| it.fault(schema, path))
+}
+
+/// Returns true if a number has a fault. Nothing is formatted: alternatives compare one number with
+/// millions of limits.
+pub(crate) fn has_fault(number: &Number, schema: &Structural) -> bool {
+    violations(number, schema).next().is_some()
+}
+
+fn violations(number: &Number, schema: &Structural) -> impl Iterator<Item = Violation> {
     let limits = &schema.limits;
-    let kind = schema.kind.filter(|_| !schema.int_or_string);
-    let range = Range { kind, format: limits.format.as_deref(), path };
-    let mut faults = Vec::new();
-    faults.extend(range.fault("Checked", number.as_i64().is_some(), number.as_f64()).map(Fault::Plain));
-    for (limit, prefix, check) in [
+    let range = Range::of(schema);
+    let (whole, float) = (number.as_i64(), number.as_f64());
+    let out_of_range = (!range.contains(whole.is_some(), float)).then_some(Violation::OutOfRange("Checked"));
+    let checks = [
         (limits.multiple_of, "MultipleOf", Check::Multiple),
         (limits.minimum, "Minimum boundary", Check::Minimum(limits.exclusive_minimum)),
         (limits.maximum, "Maximum boundary", Check::Maximum(limits.exclusive_maximum)),
-    ] {
-        let Some(limit) = limit else { continue };
-        let misfit = range.fault(prefix, false, Some(limit));
-        let whole = if misfit.is_none() { number.as_i64() } else { None };
-        faults.extend(misfit.map(Fault::Plain));
-        let broken = match whole {
-            Some(value) => check.whole(value, cut(limit)).then(|| cut(limit).to_string()),
-            None => check.float(number.as_f64().unwrap_or(f64::NAN), limit).then(|| shown_float(limit)),
+    ];
+    let of_limits = checks.into_iter().flat_map(move |(limit, prefix, check)| {
+        let Some(limit) = limit else { return [None, None] };
+        let misfits = !range.contains(false, Some(limit));
+        let broken = match whole.filter(|_| !misfits) {
+            Some(value) => check.whole(value, cut(limit)).then(|| Violation::OfWhole(check, cut(limit))),
+            None => check.float(float.unwrap_or(f64::NAN), limit).then_some(Violation::OfFloat(check, limit)),
         };
-        faults.extend(broken.map(|limit| check.fault(&limit, path)));
+        [misfits.then_some(Violation::OutOfRange(prefix)), broken]
+    });
+    out_of_range.into_iter().chain(of_limits.flatten())
+}
+
+/// A violated limit before it is formatted.
+enum Violation {
+    /// The number or a limit, which the text names, is not in the range of the type.
+    OutOfRange(&'static str),
+    OfWhole(Check, i64),
+    OfFloat(Check, f64),
+}
+
+impl Violation {
+    fn fault(self, schema: &Structural, path: &ValuePath<'_>) -> Fault {
+        match self {
+            Self::OutOfRange(prefix) => Fault::Plain(Range::of(schema).fault(prefix, path)),
+            Self::OfWhole(check, limit) => check.fault(&limit.to_string(), path),
+            Self::OfFloat(check, limit) => check.fault(&shown_float(limit), path),
+        }
     }
-    faults
 }
 
 /// Returns true if a value equals an allowed one. 1 and 1.0 are the same. An integer among the
@@ -76,35 +106,40 @@ pub(crate) fn listed(value: &Value) -> String {
     }
 }
 
+/// The numbers of a type in a format.
+#[derive(Clone, Copy)]
 struct Range<'a> {
     kind: Option<Type>,
     format: Option<&'a str>,
-    path: &'a ValuePath<'a>,
 }
 
-impl Range<'_> {
-    fn fault(&self, prefix: &str, whole: bool, value: Option<f64>) -> Option<String> {
+impl<'a> Range<'a> {
+    fn of(schema: &'a Structural) -> Self {
+        let kind = schema.kind.filter(|_| !schema.int_or_string);
+        Self { kind, format: schema.limits.format.as_deref() }
+    }
+
+    fn contains(self, whole: bool, value: Option<f64>) -> bool {
         let value = value.unwrap_or(f64::INFINITY);
         let is_integer = whole
             || (value.fract() == 0.0
                 && (-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&value));
-        let fits = match (self.kind, self.format) {
+        match (self.kind, self.format) {
             (Some(Type::Integer), Some("int32")) => {
                 is_integer && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value)
             }
             (Some(Type::Integer), _) => is_integer,
             (_, Some("float")) => value.abs() <= f64::from(f32::MAX),
             _ => true,
-        };
-        if fits {
-            return None;
         }
+    }
+
+    fn fault(self, prefix: &str, path: &ValuePath<'_>) -> String {
         let kind = self.kind.map_or("", Type::name);
-        let path = self.path;
-        Some(match self.format {
+        match self.format {
             Some(format) => format!("{prefix} value must be of type {kind} with format {format} in {path}"),
             None => format!("{prefix} value must be of type {kind} (default format) in {path}"),
-        })
+        }
     }
 }
 
@@ -165,4 +200,39 @@ fn nearly_whole(float: f64) -> bool {
     const SURE: f64 = 9_007_199_254_740_991.0;
     let off = (float - float.round()).abs();
     float.abs() <= SURE && off / (float.abs() + float.round().abs()).max(f64::MIN_POSITIVE) < 1e-9
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_number_has_a_fault_exactly_if_one_is_reported() {
+        let kinds = [json!({}), json!({"type": "integer"}), json!({"type": "integer", "format": "int32"})];
+        let floats =
+            [json!({"type": "number", "format": "float"}), json!({"x-kubernetes-int-or-string": true})];
+        let numbers = [json!(-3), json!(0), json!(7), json!(7.5), json!(5_000_000_000_u64), json!(1e300)];
+        let mut faulty = 0;
+        for schema in kinds.iter().chain(&floats) {
+            for limit in [0.0, -2.0, 2.5, 7.0, 1e10, 1e39] {
+                for name in ["multipleOf", "minimum", "maximum"] {
+                    for exclusive in [true, false] {
+                        let mut schema = schema.clone();
+                        schema[name] = json!(limit);
+                        schema["exclusiveMinimum"] = json!(exclusive);
+                        schema["exclusiveMaximum"] = json!(exclusive);
+                        let schema = Structural::parse(&schema);
+                        for number in numbers.iter().filter_map(Value::as_number) {
+                            let found = faults(number, &schema, &ValuePath::Root("p")).next().is_some();
+                            assert_eq!(has_fault(number, &schema), found, "{number} {schema:?}");
+                            faulty += usize::from(found);
+                        }
+                    }
+                }
+            }
+        }
+        assert!(faulty > 300, "{faulty}");
+    }
 }

@@ -8,9 +8,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display, Write as _};
 
-use serde_json::{Map as Object, Value};
+use serde_json::{Map as Object, Number, Value};
 
-use super::go_format::{quoted, quoted_list, shown};
+use super::go_format::{quoted, quoted_list, shown, shown_number};
 use super::numbers::{self, Fault};
 use super::structural::{Additional, Structural, Type};
 use super::value_path::ValuePath;
@@ -276,7 +276,7 @@ impl<'a> Outcome<'a> {
         });
     }
 
-    fn wrong_type(&mut self, path: &ValuePath<'_>, expected: &str, actual: &str) {
+    fn wrong_type(&mut self, path: &ValuePath<'_>, expected: impl Display, actual: &str) {
         self.add_with(|| {
             let words = format!("{path} in body must be of type {expected}: {}", quoted(actual));
             let message = format!("Invalid value: {}: {words}", quoted(actual));
@@ -293,9 +293,15 @@ impl<'a> Outcome<'a> {
         });
     }
 
-    fn other(&mut self, path: &ValuePath<'_>, kind: FieldErrorKind, detail: &str, words: impl Display) {
+    fn other(
+        &mut self,
+        path: &ValuePath<'_>,
+        kind: FieldErrorKind,
+        detail: impl Display,
+        words: impl Display,
+    ) {
         self.add_with(|| {
-            let message = FieldError::new("", kind, detail).message;
+            let message = FieldError::new("", kind, &detail.to_string()).message;
             Found { name: path.to_string(), kind, message, words: words.to_string() }
         });
     }
@@ -333,7 +339,7 @@ fn check_null(schema: &Structural, path: &ValuePath<'_>, outcome: &mut Outcome<'
     if schema.types().is_empty() || schema.nullable {
         outcome.matches += 1;
     } else {
-        outcome.wrong_type(path, &expected(schema), "null");
+        outcome.wrong_type(path, Expected(schema), "null");
     }
     check_enum(schema, &Value::Null, path, outcome);
 }
@@ -354,15 +360,7 @@ fn check_value(
     match value {
         Value::String(text) => check_text(schema, text, path, outcome),
         Value::Number(number) => {
-            // A message that is not reported needs no path, which may be long.
-            let path = if outcome.mode.is_quiet() || outcome.is_full() { &ValuePath::Root("") } else { path };
-            for fault in numbers::faults(number, schema, path) {
-                match fault {
-                    Fault::Plain(words) => outcome.nowhere(words),
-                    Fault::OfValue(words) => outcome.invalid(path, shown(value), words),
-                    Fault::OfLimit { limit, words } => outcome.invalid(path, limit, words),
-                }
-            }
+            check_number(schema, number, path, outcome);
             outcome.matches += 2;
         }
         Value::Array(items) => {
@@ -378,6 +376,21 @@ fn check_value(
         outcome.matches += 1;
     }
     outcome.matches += 1;
+}
+
+fn check_number(schema: &Structural, number: &Number, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
+    // A message that is not reported is not formatted: the path may be long.
+    if outcome.mode.is_quiet() || outcome.is_full() {
+        outcome.failed |= numbers::has_fault(number, schema);
+        return;
+    }
+    for fault in numbers::faults(number, schema, path) {
+        match fault {
+            Fault::Plain(words) => outcome.nowhere(words),
+            Fault::OfValue(words) => outcome.invalid(path, shown_number(number), words),
+            Fault::OfLimit { limit, words } => outcome.invalid(path, limit, words),
+        }
+    }
 }
 
 fn check_type(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
@@ -409,13 +422,18 @@ fn check_type(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome:
     if fits {
         outcome.matches += 1;
     } else {
-        outcome.wrong_type(path, &expected(schema), actual);
+        outcome.wrong_type(path, Expected(schema), actual);
     }
 }
 
-fn expected(schema: &Structural) -> String {
-    let names: Vec<&str> = schema.types().iter().map(|kind| kind.name()).collect();
-    names.join(",")
+/// The types that a schema allows, which are formatted with commas.
+struct Expected<'a>(&'a Structural);
+
+impl Display for Expected<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.types().iter().map(|kind| kind.name()).collect();
+        f.write_str(&names.join(","))
+    }
 }
 
 fn check_alternatives(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
@@ -524,7 +542,9 @@ fn check_text(schema: &Structural, text: &str, path: &ValuePath<'_>, outcome: &m
     let limits = &schema.limits;
     let is_measured = limits.max_length.is_some() || limits.min_length.is_some();
     // An expression takes more time for each byte.
-    let cost = weight::of_text(text).saturating_mul(if limits.pattern.is_some() { 8 } else { 1 });
+    let of_pattern = if limits.pattern.is_some() { 8 } else { 1 };
+    let of_format = limits.format.as_deref().map_or(1, |format| formats::cost_factor(format, text));
+    let cost = weight::of_text(text).saturating_mul(of_pattern.max(of_format));
     if (is_measured || limits.pattern.is_some() || limits.format.is_some())
         && !outcome.take_checks(cost, path)
     {
@@ -534,8 +554,8 @@ fn check_text(schema: &Structural, text: &str, path: &ValuePath<'_>, outcome: &m
     outcome.matches += 1;
     if let Some(most) = limits.max_length.filter(|most| length > *most) {
         let words = format_args!("{path} in body should be at most {most} chars long");
-        let detail = format!("may not be more than {most} bytes");
-        outcome.other(path, FieldErrorKind::TooLong, &detail, words);
+        let detail = format_args!("may not be more than {most} bytes");
+        outcome.other(path, FieldErrorKind::TooLong, detail, words);
     } else if let Some(least) = limits.min_length.filter(|least| length < *least) {
         let words = format_args!("{path} in body should be at least {least} chars long");
         outcome.invalid(path, Quoted(text), words);
@@ -641,8 +661,8 @@ fn key_of(keys: &[String], item: &Value) -> String {
 
 fn too_many(path: &ValuePath<'_>, size: u64, most: u64, words: impl Display, outcome: &mut Outcome<'_>) {
     let plural = if most == 1 { "" } else { "s" };
-    let detail = format!("{size}: must have at most {most} item{plural}");
-    outcome.other(path, FieldErrorKind::TooMany, &detail, words);
+    let detail = format_args!("{size}: must have at most {most} item{plural}");
+    outcome.other(path, FieldErrorKind::TooMany, detail, words);
 }
 
 fn check_object(
@@ -671,7 +691,7 @@ fn check_object(
     let restricts_others = !matches!(schema.additional, None | Some(Additional::Allowed(true)));
     let visits_all = restricts_others || object.len() <= schema.properties.len();
     let visited = if visits_all { object.len() } else { schema.properties.len() };
-    if !outcome.take_checks(visited / FIELDS_PER_CHECK, path) {
+    if !outcome.take_checks(visited.div_ceil(FIELDS_PER_CHECK), path) {
         return;
     }
     if visits_all {
@@ -684,7 +704,7 @@ fn check_object(
     // Absent fields end the search or are reported, so at most the fields of the object are found.
     // Without alternatives, that is less than the object is worth.
     let searched = limits.required.len().min(object.len());
-    if !outcome.take_checks(searched / FIELDS_PER_CHECK, path) {
+    if !outcome.take_checks(searched.div_ceil(FIELDS_PER_CHECK), path) {
         return;
     }
     for key in limits.required.iter().filter(|key| !object.contains_key(*key)) {
@@ -822,6 +842,23 @@ mod tests {
             let problems = validate(alternative.clone());
             assert!(problems.ends_with(found), "{alternative}: {problems}");
         }
+    }
+
+    /// Fewer than eight fields were visited and searched for nothing.
+    #[test]
+    fn alternatives_for_objects_with_few_fields_are_counted() {
+        let schema = |count: usize| {
+            let mut any = vec![json!({"properties": {"x": {}}, "required": ["a", "b", "c", "x"]}); count];
+            // Only the last alternative is fulfilled.
+            any.push(json!({}));
+            let items = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "anyOf": any});
+            Structural::parse(&json!({"type": "array", "items": items}))
+        };
+        let object = json!({"a": 0, "b": 0, "c": 0, "d": 0, "e": 0, "f": 0, "g": 0});
+        let list = json!(vec![object; 1_000]);
+        let ends_early = |count| validate(&list, None, &schema(count)).len() == 1;
+        assert!(!ends_early(300), "each costs 3 checks, of 100 for each of 8 values, and of 200,000");
+        assert!(ends_early(400));
     }
 
     #[test]

@@ -501,6 +501,46 @@ fn custom_objects_cost_in_proportion_to_their_size() {
             422,
         ),
         (
+            "alternatives of formats for a long text",
+            500,
+            |n| {
+                let formats = ["duration", "hostname", "email", "date-time"];
+                let alternatives = list(n, |i| json!({ "format": formats[i % 4] }));
+                create(
+                    with("s", json!({ "type": "string", "anyOf": alternatives })),
+                    json!({ "s": "1x.".repeat(20 * n) }),
+                )
+            },
+            422,
+        ),
+        (
+            "alternatives for objects with few fields",
+            250,
+            |n| {
+                let mut items = anything();
+                items["anyOf"] = list(4 * n, |_| json!({ "required": ["a", "b", "x"] }));
+                create(
+                    with("l", json!({ "type": "array", "items": items })),
+                    json!({ "l": list(n, |_| json!({ "a": 1, "b": 1 })) }),
+                )
+            },
+            422,
+        ),
+        (
+            "empty items of a keyed list",
+            25_000,
+            |n| {
+                let mut keyed = keyed_list();
+                keyed["items"]["required"] = json!([]);
+                keyed["items"]["properties"]["k"]["default"] = json!("");
+                // The text makes up for the default, which takes 640 bytes in each item.
+                let mut schema = with("l", keyed);
+                schema["properties"]["t"] = json!({ "type": "string" });
+                create(schema, json!({ "l": list(n, |_| json!({})), "t": "x".repeat(2 * n) }))
+            },
+            422,
+        ),
+        (
             "applied keyed list",
             75,
             |n| {
