@@ -528,7 +528,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "empty items of a keyed list",
-            25_000,
+            10_000,
             |n| {
                 let mut keyed = keyed_list();
                 keyed["items"]["required"] = json!([]);
