@@ -1,6 +1,6 @@
 //! Values as kube-apiserver prints them in a message: quoted text, numbers, and JSON for the rest.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use serde_json::{Number, Value};
 
@@ -36,6 +36,15 @@ pub(crate) fn quoted(text: &str) -> String {
     }
     out.push('"');
     out
+}
+
+/// A text that is formatted with quotes, like [`quoted`].
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&quoted(self.0))
+    }
 }
 
 /// Formats a list of quoted texts, separated by commas.

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use super::go_format::quoted;
+
 /// The path of a value, linked to that of the value around it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ValuePath<'a> {
@@ -22,6 +24,11 @@ pub(crate) enum ValuePath<'a> {
 }
 
 impl ValuePath<'_> {
+    /// Returns the path as it is formatted with quotes.
+    pub(crate) fn quoted(&self) -> impl fmt::Display {
+        fmt::from_fn(|f| f.write_str(&quoted(&self.to_string())))
+    }
+
     /// Returns true if the path has no text.
     pub(crate) fn is_empty(&self) -> bool {
         match self {

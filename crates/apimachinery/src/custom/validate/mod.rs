@@ -3,55 +3,36 @@
 //! On an update, the old object is compared: an invalid value that has not changed passes
 //! (ratcheting), if the old value can be identified. That is the case for fields of objects and
 //! items of keyed lists, not for items of other lists.
+//!
+//! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
-use std::fmt::{self, Display, Write as _};
+mod budget;
+mod outcome;
+mod shallow;
+mod former_items;
 
-use serde_json::{Map as Object, Number, Value};
+use std::cell::RefCell;
+use std::fmt::Display;
 
-use super::go_format::{quoted, quoted_list, shown, shown_number};
-use super::numbers::{self, Fault};
-use super::structural::{Additional, Structural, Type};
+use serde_json::{Map as Object, Value};
+
+pub(crate) use self::budget::CheckBudget;
+use self::budget::Checks;
+use self::former_items::FormerItems;
+use self::outcome::{Found, Mode, Outcome};
+use self::shallow::{check_enum, check_null, check_number, check_text, check_type};
+use super::go_format::Quoted;
+use super::prune;
+use super::structural::{Additional, Structural};
 use super::value_path::ValuePath;
-use super::{formats, prune};
 use crate::api_error::{FieldError, FieldErrorKind};
 use crate::field_errors::FieldErrors;
-use crate::schema::Topology;
-use crate::weight;
 
 /// The field of a problem that is not about one field.
 pub(crate) const NOWHERE: &str = "<nil>";
 
-/// The largest number of problems that are reported. kube-apiserver reports all and compares each
-/// with all others: 2,000 invalid items in a list whose schema has an `enum` of 500 values exceed
-/// its time limit of 34 seconds.
-const MOST_REPORTED: usize = 1_000;
-
-/// The size of all messages, in bytes, from which on no more problems are reported.
-const MOST_BYTES: usize = 1024 * 1024;
-
-/// The size of all repeated messages, in bytes, from which on no more problems are reported. Each is
-/// formatted before it is known to be a repeat, and `allOf` can have the same problem in each entry.
-const MOST_REPEATED_BYTES: usize = 4 * 1024 * 1024;
-
-/// The number of checks that any value may take.
-const FREE_CHECKS: usize = 200_000;
-
-/// The number of checks for each part of a value. Without alternatives in the schema, each part is
-/// checked once; with them, once for each alternative.
-const CHECKS_PER_PART: usize = 100;
-
-/// The number of steps of a regular expression that take as long as one check. The patterns of one
-/// definition take at most 131,072 checks to compile, less than [`FREE_CHECKS`], so the first object
-/// that needs them can afford that.
-const STEPS_PER_CHECK: usize = 8;
-
 /// The number of fields whose search takes as long as one check.
 const FIELDS_PER_CHECK: usize = 8;
-
-/// The largest number of checks. kube-apiserver has no limit.
-const MOST_CHECKS: usize = 20_000_000;
 
 /// Returns all problems of a whole object, by key. With `old`, unchanged invalid values pass.
 pub fn validate(object: &Value, old: Option<&Value>, schema: &Structural) -> FieldErrors {
@@ -73,23 +54,6 @@ pub(crate) fn validate_default(
     budget: &mut CheckBudget,
 ) -> FieldErrors {
     problems(schema, value, None, prefix, budget)
-}
-
-/// The number of checks that may still be made of a value, or of several together.
-#[derive(Debug)]
-pub(crate) struct CheckBudget(usize);
-
-impl CheckBudget {
-    /// Returns the budget for the parts of a value.
-    pub(crate) fn of(value: &Value) -> Self {
-        let number = weight::of(value).saturating_mul(CHECKS_PER_PART).saturating_add(FREE_CHECKS);
-        Self(number.min(MOST_CHECKS))
-    }
-
-    /// Returns true if nothing can be checked any more.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.0 == 0
-    }
 }
 
 fn problems(
@@ -120,8 +84,9 @@ fn problems(
     }
     let (checks, report) = (Checks::within(budget), RefCell::default());
     check(schema, value, old, &root, Mode { report: Some(&report), checks: &checks });
-    budget.0 = checks.left.get();
-    match checks.ended_at.into_inner() {
+    let (rest, ended_at) = checks.finish();
+    *budget = rest;
+    match ended_at {
         None => report.into_inner().found.into_iter().map(place).collect(),
         Some(name) => {
             let detail = "the alternatives and patterns in its schema take too many checks";
@@ -129,181 +94,6 @@ fn problems(
             let words = String::new();
             [place(Found { name, kind: FieldErrorKind::TooMany, message, words })].into_iter().collect()
         }
-    }
-}
-
-/// The number of checks that may still be made, shared by all parts of a value. The cost of
-/// alternatives is the product of their number and the size of the value.
-struct Checks {
-    left: Cell<usize>,
-    /// The path of the value whose check exceeded the number.
-    ended_at: RefCell<Option<String>>,
-}
-
-impl Checks {
-    fn within(budget: &CheckBudget) -> Self {
-        Self { left: Cell::new(budget.0), ended_at: RefCell::new(None) }
-    }
-
-    /// Returns true if no more checks may be made, so that the rest can be skipped.
-    fn are_spent(&self) -> bool {
-        self.left.get() == 0
-    }
-
-    /// Takes a number of checks of the value at a path. Returns false if they are spent.
-    fn take(&self, count: usize, path: &ValuePath<'_>) -> bool {
-        let left = self.left.get().saturating_sub(count);
-        self.left.set(left);
-        if left == 0 {
-            self.ended_at.borrow_mut().get_or_insert_with(|| path.to_string());
-        }
-        left > 0
-    }
-}
-
-/// The way in which a value is checked.
-#[derive(Clone, Copy)]
-struct Mode<'a> {
-    /// The problems so far. `None` if problems are not reported, only [`Outcome::failed`] is set:
-    /// alternatives are first compared, and then only the closest one is reported; and an update is
-    /// checked once more if it fails. A message costs as much as the path is long.
-    report: Option<&'a RefCell<Report>>,
-    checks: &'a Checks,
-}
-
-impl Mode<'_> {
-    fn quietly(self) -> Self {
-        Self { report: None, ..self }
-    }
-
-    fn is_quiet(&self) -> bool {
-        self.report.is_none()
-    }
-
-    /// Returns true if no more problems are reported, so that the rest can be skipped.
-    fn is_full(&self) -> bool {
-        self.checks.are_spent() || self.has_full_report()
-    }
-
-    fn has_full_report(&self) -> bool {
-        self.report.is_some_and(|report| report.borrow().is_full())
-    }
-}
-
-/// One problem. `words` is the message of kube-apiserver's validator; equal ones are reported once.
-struct Found {
-    name: String,
-    kind: FieldErrorKind,
-    message: String,
-    words: String,
-}
-
-/// The problems of a value and of all parts of it, which share the limits of their number and size.
-#[derive(Default)]
-struct Report {
-    found: Vec<Found>,
-    /// The words of everything in `found`.
-    said: HashSet<String>,
-    /// The number of bytes in `found`.
-    bytes: usize,
-    /// The number of bytes of the problems that were left out because they repeat another.
-    repeated_bytes: usize,
-}
-
-impl Report {
-    fn add(&mut self, found: Found) {
-        let bytes = found.name.len() + found.message.len() + found.words.len();
-        if self.said.contains(&found.words) {
-            self.repeated_bytes += bytes;
-        } else {
-            self.said.insert(found.words.clone());
-            self.bytes += bytes;
-            self.found.push(found);
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.found.len() >= MOST_REPORTED
-            || self.bytes >= MOST_BYTES
-            || self.repeated_bytes >= MOST_REPEATED_BYTES
-    }
-}
-
-/// The result of a check. `matches` counts the checks that passed: of several alternatives the
-/// closest is reported.
-struct Outcome<'a> {
-    mode: Mode<'a>,
-    /// True if there was a problem.
-    failed: bool,
-    matches: usize,
-}
-
-impl<'a> Outcome<'a> {
-    fn new(mode: Mode<'a>) -> Self {
-        Self { mode, failed: false, matches: 0 }
-    }
-
-    /// Takes a number of checks, or fails if they are spent.
-    fn take_checks(&mut self, count: usize, path: &ValuePath<'_>) -> bool {
-        let taken = self.mode.checks.take(count, path);
-        self.failed |= !taken;
-        taken
-    }
-
-    /// Adds a problem, which is only formatted if it is reported.
-    fn add_with(&mut self, found: impl FnOnce() -> Found) {
-        self.failed = true;
-        if let Some(report) = self.mode.report.filter(|_| !self.mode.is_full()) {
-            report.borrow_mut().add(found());
-        }
-    }
-
-    /// Returns true if no more problems are reported, so that the rest can be skipped.
-    fn is_full(&self) -> bool {
-        self.mode.is_full()
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.failed |= other.failed;
-        self.matches += other.matches;
-    }
-
-    fn invalid(&mut self, path: &ValuePath<'_>, value: impl Display, words: impl Display) {
-        self.add_with(|| {
-            let words = words.to_string();
-            let message = format!("Invalid value: {value}: {words}");
-            Found { name: path.to_string(), kind: FieldErrorKind::Invalid, message, words }
-        });
-    }
-
-    fn wrong_type(&mut self, path: &ValuePath<'_>, expected: impl Display, actual: &str) {
-        self.add_with(|| {
-            let words = format!("{path} in body must be of type {expected}: {}", quoted(actual));
-            let message = format!("Invalid value: {}: {words}", quoted(actual));
-            Found { name: path.to_string(), kind: FieldErrorKind::TypeInvalid, message, words }
-        });
-    }
-
-    /// Adds a problem that is not about one field.
-    fn nowhere(&mut self, words: impl Display) {
-        self.add_with(|| {
-            let words = words.to_string();
-            let message = format!("Invalid value: \"\": {words}");
-            Found { name: String::new(), kind: FieldErrorKind::Invalid, message, words }
-        });
-    }
-
-    fn other(
-        &mut self,
-        path: &ValuePath<'_>,
-        kind: FieldErrorKind,
-        detail: impl Display,
-        words: impl Display,
-    ) {
-        self.add_with(|| {
-            let message = FieldError::new("", kind, &detail.to_string()).message;
-            Found { name: path.to_string(), kind, message, words: words.to_string() }
-        });
     }
 }
 
@@ -333,15 +123,6 @@ fn check<'a>(
         outcome.failed = false;
     }
     outcome
-}
-
-fn check_null(schema: &Structural, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
-    if schema.types().is_empty() || schema.nullable {
-        outcome.matches += 1;
-    } else {
-        outcome.wrong_type(path, Expected(schema), "null");
-    }
-    check_enum(schema, &Value::Null, path, outcome);
 }
 
 fn check_value(
@@ -378,64 +159,6 @@ fn check_value(
     outcome.matches += 1;
 }
 
-fn check_number(schema: &Structural, number: &Number, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
-    // A message that is not reported is not formatted: the path may be long.
-    if outcome.mode.is_quiet() || outcome.is_full() {
-        outcome.failed |= numbers::has_fault(number, schema);
-        return;
-    }
-    for fault in numbers::faults(number, schema, path) {
-        match fault {
-            Fault::Plain(words) => outcome.nowhere(words),
-            Fault::OfValue(words) => outcome.invalid(path, shown_number(number), words),
-            Fault::OfLimit { limit, words } => outcome.invalid(path, limit, words),
-        }
-    }
-}
-
-fn check_type(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
-    let types = schema.types();
-    let (actual, native) = match value {
-        Value::Bool(_) => ("boolean", ""),
-        Value::String(_) => ("string", ""),
-        Value::Number(number) if number.as_i64().is_some() => ("integer", "int64"),
-        Value::Number(_) => ("number", "float64"),
-        Value::Array(_) => ("array", ""),
-        Value::Object(_) => ("object", ""),
-        Value::Null => ("null", ""),
-    };
-    let fits = types.iter().any(|kind| match (kind, value) {
-        (Type::Number, Value::Number(_)) => true,
-        (Type::Integer, Value::Number(number)) => numbers::is_whole(number),
-        _ => kind.name() == actual,
-    });
-    if let Some(format) = &schema.limits.format {
-        let wordy = matches!(value, Value::String(_) | Value::Array(_));
-        if !wordy && !fits && native != format {
-            return outcome.wrong_type(path, format, native);
-        }
-        if wordy && !types.iter().any(|kind| matches!(kind, Type::Number | Type::Integer)) {
-            outcome.matches += 1;
-            return;
-        }
-    }
-    if fits {
-        outcome.matches += 1;
-    } else {
-        outcome.wrong_type(path, Expected(schema), actual);
-    }
-}
-
-/// The types that a schema allows, which are formatted with commas.
-struct Expected<'a>(&'a Structural);
-
-impl Display for Expected<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.0.types().iter().map(|kind| kind.name()).collect();
-        f.write_str(&names.join(","))
-    }
-}
-
 fn check_alternatives(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
     let limits = &schema.limits;
     if !limits.any_of.is_empty() {
@@ -453,13 +176,13 @@ fn check_alternatives(schema: &Structural, value: &Value, path: &ValuePath<'_>, 
         }
         if passed < limits.all_of.len() {
             let more = if passed == 0 { ". None validated" } else { "" };
-            outcome.nowhere(format_args!("{} must validate all the schemas (allOf){more}", QuotedPath(path)));
+            outcome.nowhere(format_args!("{} must validate all the schemas (allOf){more}", path.quoted()));
         }
     }
     if let Some(not) = &limits.not
         && !check(not, value, None, path, outcome.mode.quietly()).failed
     {
-        outcome.nowhere(format_args!("{} must not validate the schema (not)", QuotedPath(path)));
+        outcome.nowhere(format_args!("{} must not validate the schema (not)", path.quoted()));
     }
     outcome.matches += 1;
 }
@@ -482,24 +205,6 @@ impl<'a, 'c> Closest<'a, 'c> {
     }
 }
 
-/// A text that is formatted with quotes.
-struct Quoted<'a>(&'a str);
-
-impl Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&quoted(self.0))
-    }
-}
-
-/// A path that is formatted with quotes.
-struct QuotedPath<'a>(&'a ValuePath<'a>);
-
-impl Display for QuotedPath<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&quoted(&self.0.to_string()))
-    }
-}
-
 fn check_any_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
     let mut closest = Closest::default();
     for schema in schemas {
@@ -509,7 +214,7 @@ fn check_any_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, out
         }
         closest.consider(schema, result);
     }
-    outcome.nowhere(format_args!("{} must validate at least one schema (anyOf)", QuotedPath(path)));
+    outcome.nowhere(format_args!("{} must validate at least one schema (anyOf)", path.quoted()));
     closest.report(value, path, outcome);
 }
 
@@ -528,71 +233,14 @@ fn check_one_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, out
     let words = "must validate one and only one schema (oneOf).";
     match passed {
         0 => {
-            outcome.nowhere(format_args!("{} {words} Found none valid", QuotedPath(path)));
+            outcome.nowhere(format_args!("{} {words} Found none valid", path.quoted()));
             closest.report(value, path, outcome);
         }
         1 => last_passed.iter().for_each(|result| outcome.merge(result)),
         several => {
-            outcome.nowhere(format_args!("{} {words} Found {several} valid alternatives", QuotedPath(path)));
+            outcome.nowhere(format_args!("{} {words} Found {several} valid alternatives", path.quoted()));
         }
     }
-}
-
-fn check_text(schema: &Structural, text: &str, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
-    let limits = &schema.limits;
-    let is_measured = limits.max_length.is_some() || limits.min_length.is_some();
-    // An expression takes more time for each byte.
-    let of_pattern = if limits.pattern.is_some() { 8 } else { 1 };
-    let of_format = limits.format.as_deref().map_or(1, |format| formats::cost_factor(format, text));
-    let cost = weight::of_text(text).saturating_mul(of_pattern.max(of_format));
-    if (is_measured || limits.pattern.is_some() || limits.format.is_some())
-        && !outcome.take_checks(cost, path)
-    {
-        return;
-    }
-    let length = if is_measured { text.chars().count() as u64 } else { 0 };
-    outcome.matches += 1;
-    if let Some(most) = limits.max_length.filter(|most| length > *most) {
-        let words = format_args!("{path} in body should be at most {most} chars long");
-        let detail = format_args!("may not be more than {most} bytes");
-        outcome.other(path, FieldErrorKind::TooLong, detail, words);
-    } else if let Some(least) = limits.min_length.filter(|least| length < *least) {
-        let words = format_args!("{path} in body should be at least {least} chars long");
-        outcome.invalid(path, Quoted(text), words);
-    } else if let Some(pattern) = &limits.pattern {
-        let afford = |steps: usize| outcome.take_checks(steps / STEPS_PER_CHECK, path);
-        match pattern.is_match_within(text, afford) {
-            Some(true) => {}
-            Some(false) => {
-                let words = format_args!("{path} in body should match '{}'", pattern.as_str());
-                outcome.invalid(path, Quoted(text), words);
-            }
-            None => return,
-        }
-    }
-    if let Some(format) = limits.format.as_deref().filter(|format| formats::known(format)) {
-        outcome.matches += 1;
-        if !formats::fits(format, text) {
-            outcome.wrong_type(path, format, text);
-        }
-    }
-}
-
-fn check_enum(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {
-    let Some(allowed) = &schema.limits.one_of_values else { return };
-    if !outcome.take_checks(weight::of(value), path) {
-        return;
-    }
-    // Null is never allowed by an enum, even if it lists null.
-    if !value.is_null() && numbers::is_allowed(value, allowed) {
-        return;
-    }
-    outcome.add_with(|| {
-        let listed = quoted_list(allowed.listed.iter().map(numbers::listed));
-        let message = format!("Unsupported value: {}: supported values: {listed}", shown(value));
-        let words = format!("{path} in body should be one of {listed}");
-        Found { name: path.to_string(), kind: FieldErrorKind::NotSupported, message, words }
-    });
 }
 
 fn check_items(
@@ -619,44 +267,6 @@ fn check_items(
     if let Some(most) = schema.limits.max_items.filter(|most| size > *most) {
         too_many(path, size, most, format_args!("{path} in body should have at most {most} items"), outcome);
     }
-}
-
-/// The items of the old list by their keys, for keyed lists.
-struct FormerItems<'a> {
-    keys: &'a [String],
-    /// By [`key_of`]: a list has up to 200,000 items, so it is not searched for each.
-    items: HashMap<String, &'a Value>,
-}
-
-impl<'a> FormerItems<'a> {
-    fn new(schema: &'a Structural, old: Option<&'a Value>) -> Self {
-        let (Some(Topology::Map(keys)), Some(Value::Array(old))) = (&schema.list, old) else {
-            return Self { keys: &[], items: HashMap::new() };
-        };
-        let mut items = HashMap::with_capacity(old.len());
-        for item in old.iter().filter(|it| it.is_object()) {
-            // The first of several items with the same keys counts.
-            items.entry(key_of(keys, item)).or_insert(item);
-        }
-        Self { keys, items }
-    }
-
-    fn of(&self, item: &Value) -> Option<&'a Value> {
-        if self.items.is_empty() { None } else { self.items.get(&key_of(self.keys, item)).copied() }
-    }
-}
-
-/// Returns the JSON of the keys that an item has, each with its index. An absent key differs from a
-/// null, and takes no memory.
-fn key_of(keys: &[String], item: &Value) -> String {
-    let mut text = String::new();
-    for (index, key) in keys.iter().enumerate() {
-        if let Some(value) = item.get(key) {
-            // Writing to a string cannot fail.
-            _ = write!(text, "{index}:{value};");
-        }
-    }
-    text
 }
 
 fn too_many(path: &ValuePath<'_>, size: u64, most: u64, words: impl Display, outcome: &mut Outcome<'_>) {
@@ -755,6 +365,7 @@ fn is_type_field(key: &str) -> bool {
 mod tests {
     use serde_json::json;
 
+    use super::outcome::{MOST_BYTES, MOST_REPORTED};
     use super::*;
 
     #[test]
@@ -890,16 +501,6 @@ mod tests {
         assert_eq!(problem.field, "s");
         assert!(problem.message.ends_with("patterns in its schema take too many checks"));
         assert!(validate(&json!({ "s": "abc" }), None, &schema).len() == 1, "it does not match");
-    }
-
-    #[test]
-    fn the_keys_of_an_item_are_told_apart_by_their_index() {
-        let keys = ["a", "b", "c"].map(str::to_owned);
-        let items =
-            [json!({}), json!({"a": 1}), json!({"b": 1}), json!({"b": null}), json!({"a": 1, "c": 1})];
-        let found: HashSet<String> = items.iter().map(|item| key_of(&keys, item)).collect();
-        assert_eq!(found.len(), items.len(), "{found:?}");
-        assert_eq!(key_of(&keys, &json!({"c": "x;", "d": 1})), "2:\"x;\";");
     }
 
     /// Each problem of an unchanged value was formatted and then dropped: entries times enum size.

@@ -1,0 +1,66 @@
+//! The items of an old list, found by their keys.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::custom::structural::Structural;
+use crate::schema::Topology;
+
+/// The items of the old list by their keys, for keyed lists.
+pub(super) struct FormerItems<'a> {
+    keys: &'a [String],
+    /// By [`key_of`]: a list has up to 200,000 items, so it is not searched for each.
+    items: HashMap<String, &'a Value>,
+}
+
+impl<'a> FormerItems<'a> {
+    pub(super) fn new(schema: &'a Structural, old: Option<&'a Value>) -> Self {
+        let (Some(Topology::Map(keys)), Some(Value::Array(old))) = (&schema.list, old) else {
+            return Self { keys: &[], items: HashMap::new() };
+        };
+        let mut items = HashMap::with_capacity(old.len());
+        for item in old.iter().filter(|it| it.is_object()) {
+            // The first of several items with the same keys counts.
+            items.entry(key_of(keys, item)).or_insert(item);
+        }
+        Self { keys, items }
+    }
+
+    pub(super) fn of(&self, item: &Value) -> Option<&'a Value> {
+        if self.items.is_empty() { None } else { self.items.get(&key_of(self.keys, item)).copied() }
+    }
+}
+
+/// Returns the JSON of the keys that an item has, each with its index. An absent key differs from a
+/// null, and takes no memory.
+fn key_of(keys: &[String], item: &Value) -> String {
+    let mut text = String::new();
+    for (index, key) in keys.iter().enumerate() {
+        if let Some(value) = item.get(key) {
+            // Writing to a string cannot fail.
+            _ = write!(text, "{index}:{value};");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_keys_of_an_item_differ_by_their_index() {
+        let keys = ["a", "b", "c"].map(str::to_owned);
+        let items =
+            [json!({}), json!({"a": 1}), json!({"b": 1}), json!({"b": null}), json!({"a": 1, "c": 1})];
+        let found: HashSet<String> = items.iter().map(|item| key_of(&keys, item)).collect();
+        assert_eq!(found.len(), items.len(), "{found:?}");
+        assert_eq!(key_of(&keys, &json!({"c": "x;", "d": 1})), "2:\"x;\";");
+    }
+}
