@@ -23,6 +23,7 @@ use super::version_checks::{
 use super::{Structural, default_checks, keywords, names, openapi, structural_rules};
 use crate::api_error::{FieldError, FieldErrorKind};
 use crate::field_errors::FieldErrors;
+use crate::weight;
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 const AT_ROOT: &str = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
@@ -142,6 +143,19 @@ fn check_spec(spec: &Value, problems: &mut FieldErrors) {
             &detail,
         ));
     }
+    let values = weight::of(&spec["versions"]);
+    if values > MAX_VALUES {
+        let detail = format!(
+            "must have at most {MAX_VALUES} values in all versions, including those of defaults and enums, where each \
+             64 bytes of a text count as one (a limit of this server)"
+        );
+        return problems.push(FieldError::with_value(
+            "spec.versions",
+            FieldErrorKind::TooMany,
+            values,
+            &detail,
+        ));
+    }
     for (index, version) in versions.iter().enumerate() {
         if !version["schema"]["openAPIV3Schema"].is_object() {
             let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
@@ -243,6 +257,11 @@ fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut Fie
 /// kube-apiserver has no limit, but etcd stores at most 1.5 MiB for it. A schema of three bytes takes
 /// hundreds when it is parsed.
 const MAX_NODES: usize = 100_000;
+
+/// The number of values that the versions of a definition may have, such as the parts of defaults and
+/// enums. kube-apiserver has no limit. An object of seven bytes takes almost 700 when it is parsed, and a
+/// definition is kept in several forms.
+const MAX_VALUES: usize = 300_000;
 
 /// Returns the number of nodes in the schemas of these versions.
 fn number_of_nodes(versions: &[Value]) -> usize {
@@ -445,24 +464,42 @@ mod tests {
 
     use super::*;
 
+    /// Returns the problems of a definition whose versions have a field with these schemas.
+    fn problems_with_fields(fields: impl IntoIterator<Item = Value>) -> Vec<String> {
+        let versions: Vec<Value> = (1..)
+            .zip(fields)
+            .map(|(number, field)| {
+                let schema = json!({ "type": "object", "properties": { "spec": field } });
+                json!({ "name": format!("v{number}"), "served": true, "storage": number == 1,
+                    "schema": { "openAPIV3Schema": schema } })
+            })
+            .collect();
+        let mut definition = json!({ "metadata": { "name": "things.ex.io" }, "spec": {
+            "group": "ex.io", "scope": "Cluster", "versions": versions,
+            "names": { "plural": "things", "kind": "Thing" } } });
+        super::super::definition::prepare_create(&mut definition);
+        check_create(&definition).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_definition_has_a_limited_number_of_values_in_all_versions() {
+        let found = |items: usize| {
+            let item = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+            let default = vec![json!({ "": 0 }); items];
+            problems_with_fields([json!({ "type": "array", "items": item, "default": default })])
+        };
+        assert_eq!(found(MAX_VALUES / 2 - 100), [""; 0]);
+        let problems = found(MAX_VALUES / 2);
+        let [problem] = &problems[..] else { panic!("{} problems", problems.len()) };
+        assert!(problem.contains("must have at most 300000 values in all versions"), "{problem}");
+    }
+
     #[test]
     fn a_definition_has_a_limited_number_of_schemas_in_all_versions() {
         let found = |nodes: &[usize]| {
-            let versions: Vec<Value> = (1..)
-                .zip(nodes)
-                .map(|(number, nodes)| {
-                    // The root and the field are nodes too.
-                    let field = json!({ "type": "string", "allOf": vec![json!({}); nodes - 2] });
-                    let schema = json!({ "type": "object", "properties": { "spec": field } });
-                    json!({ "name": format!("v{number}"), "served": true, "storage": number == 1,
-                        "schema": { "openAPIV3Schema": schema } })
-                })
-                .collect();
-            let mut definition = json!({ "metadata": { "name": "things.ex.io" }, "spec": {
-                "group": "ex.io", "scope": "Cluster", "versions": versions,
-                "names": { "plural": "things", "kind": "Thing" } } });
-            super::super::definition::prepare_create(&mut definition);
-            check_create(&definition).iter().map(ToString::to_string).collect::<Vec<_>>()
+            // The root and the field are nodes too.
+            let field = |nodes: usize| json!({ "type": "string", "allOf": vec![json!({}); nodes - 2] });
+            problems_with_fields(nodes.iter().map(|nodes| field(*nodes)))
         };
         assert_eq!(found(&[MAX_NODES]), [""; 0]);
         assert_eq!(found(&[MAX_NODES - 2, 2]), [""; 0]);

@@ -5,31 +5,36 @@
 //! `regex-automata` search in the same way or faster, but cannot be interrupted, and the memory and
 //! time for the automata that they build depend on the text.
 
+use std::cell::RefCell;
+
 use regex_automata::nfa::thompson::{NFA, State};
 use regex_automata::util::primitives::StateID;
 
 /// The number of steps that are counted before the caller is asked for them.
 const BATCH: usize = 1_024;
-/// The number of states whose preparation takes as long as one step.
-const STATES_PER_STEP: usize = 64;
 /// The number of transitions of a state that are compared in one step.
 const TRANSITIONS_PER_STEP: usize = 8;
 
 /// Returns true if any part of a text matches, or `None` if `afford` refuses a number of steps. It is
 /// called with the steps since the last call, at least once.
 pub(super) fn is_match(nfa: &NFA, text: &str, afford: impl FnMut(usize) -> bool) -> Option<bool> {
-    let states = nfa.states().len();
+    VISITED.with_borrow_mut(|visited| search(nfa, text, visited, afford))
+}
+
+fn search(nfa: &NFA, text: &str, visited: &mut Visited, afford: impl FnMut(usize) -> bool) -> Option<bool> {
+    visited.make_room(nfa.states().len());
     let mut search = Search {
         nfa,
         text: text.as_bytes(),
-        visited: vec![0; states],
+        visited,
         pending: Vec::new(),
         reached: Vec::new(),
-        steps: states / STATES_PER_STEP,
+        steps: 1,
         afford,
     };
     let mut found = false;
     for at in 0..=text.len() {
+        search.visited.clear();
         let can_begin = at == 0 || !nfa.is_always_start_anchored();
         if can_begin && text.is_char_boundary(at) {
             search.pending.push(nfa.start_anchored());
@@ -48,11 +53,46 @@ pub(super) fn is_match(nfa: &NFA, text: &str, afford: impl FnMut(usize) -> bool)
     (search.afford)(search.steps).then_some(found)
 }
 
+thread_local! {
+    /// Kept between searches: an expression may have hundreds of thousands of states, of which a search
+    /// visits a few.
+    static VISITED: RefCell<Visited> = const { RefCell::new(Visited { stamps: Vec::new(), stamp: 0 }) };
+}
+
+/// A set of states that is cleared in no time.
+struct Visited {
+    /// For each state, the stamp with which it was last visited.
+    stamps: Vec<u32>,
+    /// The stamp of the states in the set; not 0.
+    stamp: u32,
+}
+
+impl Visited {
+    fn make_room(&mut self, states: usize) {
+        if self.stamps.len() < states {
+            self.stamps.resize(states, 0);
+        }
+    }
+
+    /// Removes all states.
+    fn clear(&mut self) {
+        self.stamp = self.stamp.checked_add(1).unwrap_or_else(|| {
+            self.stamps.fill(0);
+            1
+        });
+    }
+
+    /// Adds a state. Returns false if it was in the set.
+    fn insert(&mut self, id: StateID) -> bool {
+        std::mem::replace(&mut self.stamps[id.as_usize()], self.stamp) != self.stamp
+    }
+}
+
 struct Search<'a, F> {
     nfa: &'a NFA,
     text: &'a [u8],
-    /// For each state, one more than the last position at which it was visited.
-    visited: Vec<usize>,
+    /// The states that were visited at the current position.
+    visited: &'a mut Visited,
     /// The states at the current position whose empty transitions have not been followed.
     pending: Vec<StateID>,
     /// The states at the current position that need a byte.
@@ -74,11 +114,10 @@ impl<F: FnMut(usize) -> bool> Search<'_, F> {
 
     /// Follows all transitions that need no byte. Returns true if one leads to a match.
     fn follow(&mut self, at: usize) -> Option<bool> {
-        let (nfa, stamp) = (self.nfa, at.saturating_add(1));
+        let nfa = self.nfa;
         while let Some(id) = self.pending.pop() {
             self.take(1)?;
-            let visited = &mut self.visited[id.as_usize()];
-            if std::mem::replace(visited, stamp) == stamp {
+            if !self.visited.insert(id) {
                 continue;
             }
             match nfa.state(id) {
@@ -178,6 +217,19 @@ mod tests {
         assert!(found && steps < 60 * text.len(), "{steps} steps for {} bytes", text.len());
         let (_, steps) = searched(&compiled("(a|b)*a(a|b){300}c"), &"ab".repeat(1_000));
         assert!(steps > 100 * 2_000, "{steps}");
+    }
+
+    #[test]
+    fn states_can_be_visited_again_after_all_stamps_were_used() {
+        let mut visited = Visited { stamps: vec![1, u32::MAX], stamp: u32::MAX - 1 };
+        let id = |number: usize| StateID::new(number).expect("it is small");
+        assert!(visited.insert(id(1)) && !visited.insert(id(1)));
+        visited.clear();
+        assert!(visited.insert(id(0)) && visited.insert(id(1)) && !visited.insert(id(1)));
+        visited.clear();
+        assert!(visited.insert(id(0)), "its old stamp is the new one");
+        visited.make_room(3);
+        assert!(!visited.insert(id(0)) && visited.insert(id(1)) && visited.insert(id(2)));
     }
 
     #[test]

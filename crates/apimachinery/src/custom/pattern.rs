@@ -149,7 +149,8 @@ impl Pattern {
                 return Some(None);
             };
             *form = Form::Compiled(compiled.clone());
-            (compiled, translated.size)
+            let size = translated.size.max(compiled.memory_usage() as u64);
+            (compiled, size)
         };
         // Separate from the lock of the pattern, since dropping takes the locks of others.
         let removed = all.lock().add(&self.shared, size);
@@ -186,11 +187,11 @@ impl CompiledPatterns {
 
 /// Compiles a translated expression. Clones of the result share it.
 fn compile(text: &str, expression: &str) -> Option<NFA> {
-    // Twice the limit that the translation checks against, since that only estimates the size: in
-    // practice the compiled form is never larger.
+    // Twice the limit that the translation checks against, since that only estimates the size, and the
+    // builder takes more for a moment.
     let most = usize::try_from(2 * LARGEST).ok();
     let config = thompson::Config::new().nfa_size_limit(most).which_captures(thompson::WhichCaptures::None);
-    let syntax = syntax::Config::new().nest_limit(400);
+    let syntax = syntax::Config::new().nest_limit(250);
     let built = thompson::Compiler::new().syntax(syntax).configure(config).build(expression);
     let report = |error: &thompson::BuildError| {
         tracing::warn!(pattern = text, %error, "cannot compile a pattern; it matches nothing");

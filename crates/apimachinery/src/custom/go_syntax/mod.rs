@@ -46,7 +46,6 @@ pub(super) fn translate(expression: &str) -> Result<Translated, SyntaxError> {
         rest: expression,
         out: String::with_capacity(expression.len() * 2),
         open: vec![Group::default()],
-        last_repeat: None,
         folds: false,
         work: 0,
         last_name_end: expression.rfind(":]"),
@@ -164,6 +163,9 @@ mod tests {
             ("((a{10}){10}){11}x", "invalid repeat count: `{11}`"),
             ("a**", "invalid nested repetition operator: `**`"),
             ("a{2}{3}", "invalid nested repetition operator: `{2}{3}`"),
+            // Go accepts these two.
+            (r"a*\Q\E*", r"invalid nested repetition operator: `*\Q\E*`"),
+            ("a+(?)?", "invalid nested repetition operator: `+(?)?`"),
             ("a+?*", "invalid nested repetition operator: `+?*`"),
             ("*a", "missing argument to repetition operator: `*`"),
             ("(+)", "missing argument to repetition operator: `+`"),
@@ -218,6 +220,10 @@ mod tests {
             // Empty alternatives counted as nothing.
             (format!("(a{}){{1000}}", "|".repeat(300)), false),
             (r"\p{L}".repeat(2_000), false),
+            // Repetitions of repetitions counted as nothing.
+            (format!("({}a{}){{1000}}", "(".repeat(40), ")*".repeat(40)), true),
+            (format!("({0}a{1}b{0}c{1}){{1000}}", "(".repeat(45), ")*".repeat(45)), true),
+            (format!("({}){{1000}}", format!("{}a{}", "(".repeat(45), ")*".repeat(45)).repeat(3)), false),
             // Cases are added one by one, and the classes of alternatives sorted again for each.
             (r"(?i)^[!-\x{10ffff}]\p{L}\D{1,100}$".to_owned(), true),
             (format!("(?i){}", r"[!-\x{10ffff}]".repeat(100)), false),
@@ -244,6 +250,13 @@ mod tests {
         }
     }
 
+    /// Returns the number of bytes of a compiled expression.
+    fn memory(translated: &Translated) -> u64 {
+        let config = thompson::Config::new().which_captures(thompson::WhichCaptures::None);
+        let nfa = thompson::Compiler::new().configure(config).build(&translated.expression);
+        nfa.expect("it is valid").memory_usage() as u64
+    }
+
     #[test]
     fn the_estimated_size_is_about_that_of_the_states() {
         for expression in [
@@ -261,12 +274,11 @@ mod tests {
             r"[\P{Lu}\p{Greek}_]{100}",
             r"(?i)\p{Lu}{100}",
             "(a|b|cd)*(x?y+){0,100}",
+            "((((((((a*)*)*)*)*)*)*)*){1000}",
+            "((((((((a?)+)?)+)?)+)?){0,1}){2,1000}",
         ] {
             let translated = translate(expression).unwrap_or_else(|it| panic!("{expression}: {it}"));
-            let config = thompson::Config::new().which_captures(thompson::WhichCaptures::None);
-            let nfa = thompson::Compiler::new().configure(config).build(&translated.expression);
-            let states = nfa.expect("it is valid").memory_usage() as u64;
-            let size = translated.size;
+            let (states, size) = (memory(&translated), translated.size);
             assert!(
                 (states..12 * states + OF_EXPRESSION).contains(&size),
                 "{expression}: {size} for {states}"
@@ -313,7 +325,32 @@ mod tests {
         assert!(large < 5.0 * small.max(0.002), "{small} s and {large} s");
     }
 
+    /// Generates expressions of groups, alternatives and repetitions.
+    fn nested() -> impl Strategy<Value = String> {
+        let atom = prop::sample::select(vec![
+            "a", "é", ".", "[a-z]", r"\d", r"\pL", "^", r"\b", "", r"\Q\E", "(?i)",
+        ]);
+        let operator = prop::sample::select(vec![
+            "", "*", "+", "?", "*?", "{0}", "{3}", "{0,}", "{2,}", "{0,7}", "{1,9}",
+        ]);
+        atom.prop_map(str::to_owned).prop_recursive(12, 60, 4, move |inner| {
+            (prop::collection::vec(inner, 1..4), operator.clone(), any::<bool>()).prop_map(
+                |(inner, operator, alternatives)| {
+                    format!("({}){operator}", inner.join(if alternatives { "|" } else { "" }))
+                },
+            )
+        })
+    }
+
     proptest! {
+        #[test]
+        fn no_expression_takes_more_memory_than_estimated(expression in nested()) {
+            if let Ok(translated) = translate(&expression) {
+                let states = memory(&translated);
+                prop_assert!(states <= translated.size, "{} for {}", translated.size, states);
+            }
+        }
+
         /// Every accepted expression compiles, and matches the same strings where the dialects
         /// agree.
         #[test]

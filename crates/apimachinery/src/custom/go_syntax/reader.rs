@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use super::error::{SyntaxError, error};
 use super::known_classes::perl_class;
-use super::size::{ALL, Atom, Group, OF_CLASS, OF_LITERAL, OF_OTHERS, SORTED_PER_BYTE, check_size};
+use super::size::{
+    ALL, Atom, Group, OF_CLASS, OF_LITERAL, OF_OTHERS, OF_REPETITION, SORTED_PER_BYTE, check_size,
+};
 
 /// The largest number of repetitions, nested ones multiplied, as in Go.
 const MOST_REPEATS: u64 = 1000;
@@ -20,9 +22,6 @@ pub(super) struct Reader<'a> {
     pub(super) out: String,
     /// The open groups; the whole expression is the first.
     pub(super) open: Vec<Group>,
-    /// The text from the beginning of the repetition that was parsed right before, if there was
-    /// one.
-    pub(super) last_repeat: Option<&'a str>,
     /// True if a flag `i` was parsed. Cases are then added to every class, one code point at a time.
     pub(super) folds: bool,
     /// The work that takes longer than the result is large, as a number of bytes that take as long.
@@ -35,7 +34,6 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Parses one token.
     pub(super) fn step(&mut self) -> Result<(), SyntaxError> {
-        let last_repeat = self.last_repeat.take();
         let begin = self.rest;
         match self.next_char() {
             '(' if begin.starts_with("(?") => self.special_group(begin)?,
@@ -60,7 +58,7 @@ impl<'a> Reader<'a> {
                 self.atom(if it == '.' { OF_OTHERS } else { OF_LITERAL })?;
             }
             '[' => self.class(begin)?,
-            '*' | '+' | '?' => self.repeat(begin, last_repeat, None)?,
+            '*' | '+' | '?' => self.repeat(begin, None)?,
             '{' => match counts(begin) {
                 None => self.literal('{')?,
                 Some((least, most, rest)) => {
@@ -75,7 +73,8 @@ impl<'a> Reader<'a> {
                         return Err(error("invalid repeat count", self.since(begin)));
                     }
                     let least = least.unwrap_or_default();
-                    self.repeat(begin, last_repeat, Some(most.flatten().unwrap_or(least)))?;
+                    // A repetition without an upper bound multiplies by the lower one, if that is not 0.
+                    self.repeat(begin, Some(most.flatten().unwrap_or(least.max(1))))?;
                 }
             },
             '\\' => self.escaped(begin)?,
@@ -102,7 +101,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn atom(&mut self, size: u64) -> Result<(), SyntaxError> {
-        self.add(Atom { repeats: 1, size })
+        self.add(Atom { repeats: 1, size, is_group: false, repeated_at: None })
     }
 
     /// Adds an atom to the open group. Fails as soon as the group is too large, since the rest of the
@@ -140,7 +139,8 @@ impl<'a> Reader<'a> {
         self.group().settle();
         let closed = self.open.pop().unwrap_or_default();
         self.out.push(')');
-        self.add(Atom { repeats: closed.repeats.max(1), size: closed.size.max(OF_LITERAL) })
+        let size = closed.size.max(OF_LITERAL);
+        self.add(Atom { repeats: closed.repeats.max(1), size, is_group: true, repeated_at: None })
     }
 
     /// Parses a group with a name or with flags: `(?P<name>`, `(?<name>`, `(?i:` or `(?i)`.
@@ -193,22 +193,24 @@ impl<'a> Reader<'a> {
     }
 
     /// Parses a repetition of the last atom; `most` is its upper bound, if it has one.
-    fn repeat(
-        &mut self,
-        begin: &'a str,
-        last: Option<&'a str>,
-        most: Option<u64>,
-    ) -> Result<(), SyntaxError> {
+    fn repeat(&mut self, begin: &'a str, most: Option<u64>) -> Result<(), SyntaxError> {
         if self.rest.starts_with('?') {
             self.next_char();
         }
-        if let Some(last) = last {
-            return Err(error("invalid nested repetition operator", self.since(last)));
-        }
-        let text = self.since(begin);
+        let (text, at) = (self.since(begin), self.whole.len() - begin.len());
         let Some(atom) = &mut self.group().atom else {
             return Err(error("missing argument to repetition operator", text));
         };
+        // Go accepts two operators with an empty `\Q\E` or `(?)` between them. Each would be one level
+        // of nesting without a group, so that is rejected.
+        if let Some(first) = atom.repeated_at {
+            let both = &self.whole[first..self.whole.len() - self.rest.len()];
+            return Err(error("invalid nested repetition operator", both));
+        }
+        atom.repeated_at = Some(at);
+        if atom.is_group {
+            atom.size = atom.size.saturating_add(OF_REPETITION);
+        }
         if let Some(most) = most {
             // A repetition of at most 0 or 1 does not multiply.
             atom.repeats = if most == 0 { 1 } else { atom.repeats.saturating_mul(most) };
@@ -216,11 +218,10 @@ impl<'a> Reader<'a> {
             if most >= 2 && atom.repeats > MOST_REPEATS {
                 return Err(error("invalid repeat count", text));
             }
-            self.group().check_size()?;
         }
+        self.group().check_size()?;
         self.group().has_others = true;
         self.out.push_str(text);
-        self.last_repeat = Some(begin);
         Ok(())
     }
 

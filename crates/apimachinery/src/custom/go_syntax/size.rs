@@ -17,6 +17,9 @@ pub(super) const OF_CLASS: u64 = 200;
 pub(super) const OF_RANGE: u64 = 100;
 /// The approximate number of bytes of a class of all characters except a few.
 pub(super) const OF_OTHERS: u64 = 450;
+/// The approximate number of bytes of the repetition of a group. The sizes of other atoms include
+/// theirs.
+pub(super) const OF_REPETITION: u64 = 160;
 /// The number of code points that the crate compares with the table of cases in the time that it takes
 /// for one byte of a compiled expression.
 pub(super) const FOLDED_PER_BYTE: u64 = 4;
@@ -48,6 +51,9 @@ pub(super) struct Group {
 pub(super) struct Atom {
     pub(super) repeats: u64,
     pub(super) size: u64,
+    pub(super) is_group: bool,
+    /// The position of the operator that repeats it, if there is one.
+    pub(super) repeated_at: Option<usize>,
 }
 
 impl Group {

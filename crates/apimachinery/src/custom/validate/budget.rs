@@ -14,8 +14,8 @@ const FREE_CHECKS: usize = 200_000;
 /// checked once; with them, once for each alternative.
 const CHECKS_PER_PART: usize = 100;
 
-/// The largest number of checks. kube-apiserver has no limit.
-const MOST_CHECKS: usize = 20_000_000;
+/// The largest number of checks, each of which takes up to 200 ns. kube-apiserver has no limit.
+const MOST_CHECKS: usize = 10_000_000;
 
 /// The number of checks that may still be made of a value, or of several together.
 #[derive(Debug)]
@@ -24,7 +24,13 @@ pub(crate) struct CheckBudget(usize);
 impl CheckBudget {
     /// Returns the budget for the parts of a value.
     pub(crate) fn of(value: &Value) -> Self {
-        let number = weight::of(value).saturating_mul(CHECKS_PER_PART).saturating_add(FREE_CHECKS);
+        Self::of_change(value, None)
+    }
+
+    /// Returns the budget for the parts of a value and of the old one, if there is one.
+    pub(crate) fn of_change(value: &Value, old: Option<&Value>) -> Self {
+        let parts = weight::of(value).saturating_add(old.map_or(0, weight::of));
+        let number = parts.saturating_mul(CHECKS_PER_PART).saturating_add(FREE_CHECKS);
         Self(number.min(MOST_CHECKS))
     }
 

@@ -9,6 +9,7 @@ use crate::custom::structural::Structural;
 use crate::schema::Topology;
 
 /// The items of the old list by their keys, for keyed lists.
+#[derive(Default)]
 pub(super) struct FormerItems<'a> {
     keys: &'a [String],
     /// By [`key_of`]: a list has up to 200,000 items, so it is not searched for each.
@@ -16,10 +17,19 @@ pub(super) struct FormerItems<'a> {
 }
 
 impl<'a> FormerItems<'a> {
-    pub(super) fn new(schema: &'a Structural, old: Option<&'a Value>) -> Self {
+    /// Finds the items of an old list. `take_checks` is called with the number of checks that take
+    /// as long; if it returns false, there are none.
+    pub(super) fn new(
+        schema: &'a Structural,
+        old: Option<&'a Value>,
+        take_checks: impl FnOnce(usize) -> bool,
+    ) -> Self {
         let (Some(Topology::Map(keys)), Some(Value::Array(old))) = (&schema.list, old) else {
-            return Self { keys: &[], items: HashMap::new() };
+            return Self::default();
         };
+        if !take_checks(old.len().saturating_mul(keys.len())) {
+            return Self::default();
+        }
         let mut items = HashMap::with_capacity(old.len());
         for item in old.iter().filter(|it| it.is_object()) {
             // The first of several items with the same keys counts.
