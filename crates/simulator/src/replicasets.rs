@@ -66,6 +66,8 @@ impl ReplicaSets {
     /// Returns the pods that a set has or may adopt.
     fn candidates(&self, key: &ObjectKey, set: &Value, selector: &LabelSelector) -> Vec<Arc<Pod>> {
         let mut pods = self.pods.found(CONTROLLER, text(set, "/metadata/uid"));
+        // A reference to an owner in another namespace is invalid.
+        pods.retain(|it| it.header().namespace == key.namespace());
         pods.extend(self.pods.found(ORPHAN, &anchor(key.namespace().unwrap_or_default(), selector)));
         pods
     }

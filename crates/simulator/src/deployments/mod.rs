@@ -131,7 +131,10 @@ impl Rollout<'_> {
         let Some(selector) = of_workload(&self.deployment) else { return Ok(true) };
         let alive = !is_deleting(&self.deployment);
         let (mut claimed, mut failed): (Vec<Arc<Value>>, _) = (Vec::new(), FirstError::default());
-        for set in self.of.sets.found(CONTROLLER, text(&self.deployment, "/metadata/uid")) {
+        let mut owned = self.of.sets.found(CONTROLLER, text(&self.deployment, "/metadata/uid"));
+        // A reference to an owner in another namespace is invalid.
+        owned.retain(|it| it.header().namespace == key.namespace());
+        for set in owned {
             if selects(&selector, &set) || !alive {
                 claimed.push(Arc::clone(set.json()));
             } else if let Some(set_key) = set.key() {

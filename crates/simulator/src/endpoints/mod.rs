@@ -80,7 +80,7 @@ impl Reconciler for Endpoints {
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, Error> {
         let writer = Writer { manager: "kube-controller-manager", context };
-        let Some(service) = self.services.get(key).filter(|it| !is_deleting(it)) else {
+        let Some(service) = self.services.get(key) else {
             self.forget(key, writer).await?;
             return Ok(Action::Done);
         };
@@ -99,7 +99,13 @@ impl Reconciler for Endpoints {
         };
         let wanted =
             groups.iter().map(|it| (it.ports.clone(), it.pods.iter().map(endpoint).collect())).collect();
-        let writes = slices::writes(&service, wanted, self.own_slices(key));
+        let mut writes = slices::writes(&service, wanted, self.own_slices(key));
+        // A service that is being deleted can have traffic until its finalizers are gone. New slices
+        // would compete with the garbage collector
+        // (k8s.io/endpointslice v0.36.4 reconciler.go, `finalize`).
+        if is_deleting(&service) {
+            writes.create.clear();
+        }
         let slices = self.write_slices(key, writes, writer).await;
         let subsets = groups.iter().filter_map(|it| addresses::subset(&service, it)).collect();
         let endpoints = self.write_endpoints(key, &service, subsets, writer).await;

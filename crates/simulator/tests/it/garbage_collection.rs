@@ -257,6 +257,15 @@ async fn cluster_scoped_objects_can_own_namespaced_ones_but_not_vice_versa() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dependent_whose_owner_has_an_impossible_name_stays() {
+    let it = ManagedCluster::start().await;
+    let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "a/b", "uid": "u" });
+    it.add(map("default", "dependent", &[owner])).await;
+    it.advance(Duration::from_secs(120)).await;
+    assert!(it.get(MAPS, "default/dependent").is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dependent_of_an_unknown_kind_waits_until_the_kind_is_defined() {
     let it = ManagedCluster::start().await;
     let unknown = json!({ "apiVersion": "example.com/v1", "kind": "Widget", "name": "w",

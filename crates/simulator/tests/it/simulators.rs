@@ -344,6 +344,30 @@ async fn a_service_gets_endpoint_slices_and_endpoints() {
     it.until_gone(ENDPOINTS, "default/web").await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_service_that_waits_for_a_finalizer_keeps_its_endpoints() {
+    let it = simulated(Settings::default()).await;
+    it.add(
+        json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "namespace": "default",
+            "finalizers": ["example.com/load-balancer"] },
+        "spec": { "selector": { "app": "web" }, "ports": [{ "port": 80 }] } }),
+    )
+    .await;
+    it.add(deployment("web", 2, "i:1")).await;
+    let ready = |all: &[Value]| {
+        let ours = all.iter().filter(|it| it["metadata"]["labels"]["kubernetes.io/service-name"] == "web");
+        let endpoints = ours.flat_map(|it| it["endpoints"].as_array().cloned().unwrap_or_default());
+        endpoints.filter(|it| it["conditions"]["ready"] == true).count()
+    };
+    it.until(SLICES, |all| ready(all) == 2).await;
+    it.delete(SERVICES, "default/web", DeleteParams::default()).await;
+    it.change(DEPLOYMENTS, "default/web", |it| it["spec"]["replicas"] = 1.into()).await;
+    it.until(SLICES, |all| ready(all) == 1).await;
+    it.change(SERVICES, "default/web", |it| it["metadata"]["finalizers"] = json!([])).await;
+    it.until(SLICES, |all| ready(all) == 0).await;
+    it.until_gone(ENDPOINTS, "default/web").await;
+}
+
 /// The slices are of type IPv4: an address of another family would make the server reject them.
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_an_ipv4_address_is_left_out_of_the_endpoints() {

@@ -233,6 +233,7 @@ impl Collector {
             } else if left.is_synced() && left.is_empty() && !self.is_tracked(name) {
                 // Nothing is known of its objects.
                 left.give_up(&self.tracker);
+                given_up.push(left);
             } else {
                 all.insert(Arc::clone(name), left.served(false));
             }
@@ -509,7 +510,9 @@ impl Collector {
         owner: &OwnerRef,
         resource: ResourceType,
     ) -> Result<OwnerState, Error> {
-        let Some(key) = owner_key(&node.object, owner, &resource) else { return Ok(OwnerState::Dangling) };
+        // The name of an owner can be any text, and that of one that cannot be requested is no proof of its
+        // absence. kube-controller-manager fails in its client, and keeps the dependent.
+        let Some(key) = owner_key(&node.object, owner, &resource) else { return Ok(OwnerState::Solid) };
         let api = dogwatch_client::Api::<Tracked>::dynamic_metadata(self.client.clone(), resource).at(&key);
         match api.get(key.name()).await {
             Ok(found) if found.uid == owner.uid => return Ok(OwnerState::of(&found.meta)),
