@@ -9,6 +9,7 @@ mod measure;
 
 mod builtin;
 mod changes;
+mod collections;
 mod custom;
 mod queries;
 mod watches;
