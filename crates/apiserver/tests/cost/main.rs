@@ -12,5 +12,6 @@ mod changes;
 mod collections;
 mod custom;
 mod queries;
+mod responses;
 mod watches;
 mod webhooks;
