@@ -129,7 +129,7 @@ impl Catalog {
         let matches = |it: &&Arc<Kind>| {
             (it.def.group.as_str(), it.def.version.as_str(), it.def.kind.as_str()) == (group, version, kind)
         };
-        self.custom().find(matches).cloned()
+        self.compiled_kinds().filter(matches).find(|it| !is_hidden(&it.def)).cloned()
     }
 
     /// Returns every stored resource, once per collection, in the version that clients should
@@ -152,14 +152,18 @@ impl Catalog {
 
     /// Returns every custom resource that is served.
     pub fn custom(&self) -> impl Iterator<Item = &Arc<Kind>> {
-        let all = self.definitions.values().flat_map(|it| it.served().kinds.iter());
-        all.filter(|it| !BUILTIN.contains_key(&path_of(&it.def)))
+        self.compiled_kinds().filter(|it| !is_hidden(&it.def))
+    }
+
+    /// Returns the compiled kinds of all definitions, including hidden ones.
+    fn compiled_kinds(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.definitions.values().flat_map(|it| it.served().kinds.iter())
     }
 
     /// Returns every custom resource that is served as the OpenAPI documents describe it.
     fn published(&self) -> impl Iterator<Item = &Arc<openapi::CustomKind>> {
         let all = self.definitions.values().flat_map(|it| it.served().published.iter());
-        all.filter(|it| !BUILTIN.contains_key(&path_of(&it.resource)))
+        all.filter(|it| !is_hidden(&it.resource))
     }
 
     /// Returns true if established definitions add resources to this group. Paths of such a group
@@ -233,6 +237,11 @@ impl Catalog {
             groups.into_iter().map(document).collect()
         })
     }
+}
+
+/// Returns true if a built-in resource hides a custom one.
+fn is_hidden(def: &ResourceDef) -> bool {
+    BUILTIN.contains_key(&path_of(def))
 }
 
 fn has_path(def: &ResourceDef, group: &str, version: &str, plural: &str) -> bool {
