@@ -294,6 +294,25 @@ mod tests {
         assert!(addresses.owned.is_empty() && addresses.addresses.is_empty() && addresses.ports.is_empty());
     }
 
+    /// Regression test: all allocations were examined for each write and removal of a service.
+    #[test]
+    fn a_service_is_settled_at_the_cost_of_what_it_has() {
+        let time = |services: usize| {
+            let mut addresses = Addresses::default();
+            let service = json!({ "metadata": { "name": "a" } });
+            for at in 0..services {
+                addresses.take_address(&at.to_string(), &service, None).expect("free");
+            }
+            let begun = cpu_time::ThreadTime::now();
+            (0..200).for_each(|at| addresses.settle(&at.to_string(), None));
+            begun.elapsed()
+        };
+        // The shortest of several times, since other programs may be running.
+        let shortest = |services: usize| (0..3).map(|_| time(services)).min().unwrap_or_default();
+        let (few, many) = (shortest(400), shortest(40_000));
+        assert!(many < few * 10, "{many:?} with 40,000 services, {few:?} with 400");
+    }
+
     #[test]
     fn the_network_and_broadcast_addresses_are_never_allocated() {
         let mut addresses = Addresses::default();

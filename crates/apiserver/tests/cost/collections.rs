@@ -69,7 +69,7 @@ fn a_collection_is_deleted_at_the_cost_of_its_objects() {
         ),
         (
             "services",
-            800,
+            500,
             |n| {
                 let service = |i: usize| json!({ "metadata": { "name": format!("a{i}") }, "spec": { "ports": [{ "port": 80 }] } });
                 let mut all: Vec<Sent> = (0..n).map(|i| Sent::post(SERVICES, &service(i))).collect();
