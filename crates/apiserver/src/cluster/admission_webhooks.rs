@@ -20,9 +20,10 @@ use serde_json::Value;
 
 use super::Cluster;
 use super::admission_attributes::{AdmissionAttributes, SeenObjects};
-use super::configured_webhooks::{ConfiguredWebhooks, MatchedWebhook};
+use super::configured_webhooks::ConfiguredWebhooks;
 use super::conversion::{Conversion, size};
 use super::decode::{AFTER_MUTATION, check_type, dedup_owner_references, settle};
+use super::webhook_cache::MatchedWebhook;
 use super::webhook_calls::WebhookCalls;
 use super::write::Write;
 use crate::ApiError;
@@ -106,8 +107,9 @@ impl AdmissionWebhooks<'_> {
         let mut changes = 0_usize;
         // The webhooks that may be called again, with the number of changes up to their call.
         let mut called = Vec::new();
-        for hook in self.configured.mutating(asked) {
-            let changed = self.mutate_by(&hook, asked, object, &mut warnings).await?;
+        let hooks = self.configured.mutating(asked);
+        for hook in hooks.iter() {
+            let changed = self.mutate_by(hook, asked, object, &mut warnings).await?;
             changes = changes.saturating_add(usize::from(changed));
             if text(&hook.webhook, "/reinvocationPolicy") == "IfNeeded" {
                 called.push((hook, changes));
@@ -118,7 +120,7 @@ impl AdmissionWebhooks<'_> {
         // Changes are counted, since comparing would take a copy of the object for each webhook.
         for (hook, seen) in called {
             if changes > seen {
-                let changed = self.mutate_by(&hook, asked, object, &mut warnings).await?;
+                let changed = self.mutate_by(hook, asked, object, &mut warnings).await?;
                 changes = changes.saturating_add(usize::from(changed));
             }
         }

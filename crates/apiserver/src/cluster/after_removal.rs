@@ -9,13 +9,12 @@ use crate::registry::Kind;
 use crate::store::{Encoded, Pending};
 
 /// Does what the removal of an object entails: releases the addresses of a service and deletes its
-/// Endpoints, and updates the served kinds.
+/// Endpoints. The caller updates the served kinds.
 pub(super) async fn after_removal(cluster: &Cluster, kind: &Kind, last: &Encoded) {
     if kind.is(&SERVICE) {
         ServiceAddresses::of(cluster).settle(last.uid(), Some(last.key()));
         delete_endpoints(cluster, last.key()).await;
     }
-    cluster.definitions().changed(kind).await;
 }
 
 /// Deletes the Endpoints of a service, so that a new service of its name does not begin with the

@@ -100,10 +100,10 @@ impl Write<'_> {
         let Ok(stored) = cluster.storage.commit(&kind.collection, key, expect, draft).await else {
             return Ok(Attempt::Again);
         };
-        match is_removed {
-            true => after_removal(cluster, kind, base.stored).await,
-            false => cluster.definitions().changed(kind).await,
+        if is_removed {
+            after_removal(cluster, kind, base.stored).await;
         }
+        cluster.definitions().changed(kind).await;
         Ok(Attempt::Done(self.outcome(|new| match is_removed {
             true => WriteOutcome::value(new, false),
             false => WriteOutcome::stored(stored, false),

@@ -1,7 +1,7 @@
 //! The admission webhooks that a write is reviewed by, from the stored configurations.
 //!
-//! The configurations are read again for each write, so a configuration is in effect as soon as it
-//! is stored. Nothing here calls a webhook.
+//! A configuration is in effect as soon as it is stored; `webhook_cache.rs` parses it once. Nothing
+//! here calls a webhook.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,9 +11,10 @@ use serde_json::Value;
 use super::Cluster;
 use super::admission_attributes::AdmissionAttributes;
 use super::selector::selects;
+use super::webhook_cache::{MatchedWebhook, WebhookCache, WebhookCaches};
 use crate::kinds::NAMESPACE;
-use crate::kinds::json_access::{at, items, text};
-use crate::registry::{Kind, Registry};
+use crate::kinds::json_access::{at, text};
+use crate::registry::{Catalog, Kind, Registry};
 use crate::store::{CollectionName, Store};
 use crate::webhook::rules;
 
@@ -30,21 +31,14 @@ pub(super) struct ConfiguredWebhooks<'a> {
     store: &'a Store,
     /// Has the other versions of a kind, which a rule may name.
     registry: &'a Registry,
-}
-
-/// A webhook whose rules match a write.
-#[derive(Debug)]
-pub(super) struct MatchedWebhook {
-    /// The webhook as its configuration describes it.
-    pub(super) webhook: Value,
-    /// The version in which the webhook sees the object, if it is another than that of the request.
-    pub(super) kind: Option<Arc<Kind>>,
+    /// Has the parsed configurations.
+    caches: &'a WebhookCaches,
 }
 
 impl<'a> ConfiguredWebhooks<'a> {
     /// Returns the webhooks that are configured in a cluster.
     pub(super) fn of(cluster: &'a Cluster) -> Self {
-        Self { store: cluster.store(), registry: &cluster.registry }
+        Self { store: cluster.store(), registry: &cluster.registry, caches: &cluster.webhook_caches }
     }
 
     /// Returns true if any webhooks are configured.
@@ -58,13 +52,13 @@ impl<'a> ConfiguredWebhooks<'a> {
     }
 
     /// Returns the mutating webhooks whose rules match, in order.
-    pub(super) fn mutating(&self, asked: &AdmissionAttributes<'_>) -> Vec<MatchedWebhook> {
-        self.matched(&MUTATING, asked)
+    pub(super) fn mutating(&self, asked: &AdmissionAttributes<'_>) -> Arc<[MatchedWebhook]> {
+        self.matched(&self.caches.mutating, &MUTATING, asked)
     }
 
     /// Returns the validating webhooks whose rules match, in order.
-    pub(super) fn validating(&self, asked: &AdmissionAttributes<'_>) -> Vec<MatchedWebhook> {
-        self.matched(&VALIDATING, asked)
+    pub(super) fn validating(&self, asked: &AdmissionAttributes<'_>) -> Arc<[MatchedWebhook]> {
+        self.matched(&self.caches.validating, &VALIDATING, asked)
     }
 
     /// Returns true if the selectors of a webhook match a request whose object is now `object`.
@@ -78,68 +72,79 @@ impl<'a> ConfiguredWebhooks<'a> {
         object: Option<&Value>,
     ) -> bool {
         let by_object = |selector: &Value| {
-            let sides = [object, asked.old].into_iter().flatten();
-            sides.into_iter().any(|side| selects(selector, &labels(side)))
+            let mut sides = [object, asked.old].into_iter().flatten();
+            sides.any(|side| selects(selector, label_of(side)))
         };
-        let by_namespace = |selector: &Value| match self.namespace_labels(asked, object) {
-            Some(labels) => selects(selector, &labels),
-            None => true,
-        };
+        let by_namespace = |selector: &Value| self.selects_namespace(selector, asked, object);
         at(webhook, "/objectSelector").is_none_or(by_object)
             && at(webhook, "/namespaceSelector").is_none_or(by_namespace)
     }
 
     fn matched(
         &self,
+        cache: &WebhookCache,
         configurations: &CollectionName,
         asked: &AdmissionAttributes<'_>,
-    ) -> Vec<MatchedWebhook> {
-        let stored = self.store.list(configurations, None);
+    ) -> Arc<[MatchedWebhook]> {
         // Webhook configurations and admission policies are exempt: otherwise a webhook could block
         // its own removal.
-        if stored.is_empty() || asked.place.kind.def.group == GROUP {
-            return Vec::new();
+        if asked.place.kind.def.group == GROUP {
+            return Arc::default();
         }
-        let webhooks = stored.iter().map(|it| it.to_value()).flat_map(|it| items(&it, "/webhooks").to_vec());
-        webhooks.filter_map(|it| self.match_rules(it, asked)).collect()
+        let catalog = self.registry.catalog();
+        let matches = |it: &Arc<Value>| match_rules(&catalog, it, asked);
+        cache.get(self.store, configurations).matching(&catalog, &asked.subject(asked.place.kind), matches)
     }
 
-    /// Returns a webhook if its rules match the write, in its own version or, unless `matchPolicy` is
-    /// `Exact`, in another one.
-    fn match_rules(&self, webhook: Value, asked: &AdmissionAttributes<'_>) -> Option<MatchedWebhook> {
-        let plain = asked.place.kind;
-        let wanted = if rules::wants(&webhook, &asked.subject(plain)) {
-            None
-        } else if text(&webhook, "/matchPolicy") == "Exact" {
-            return None;
-        } else {
-            let twin = |it: &Arc<Kind>| {
-                it.collection == plain.collection && rules::wants(&webhook, &asked.subject(it))
-            };
-            let catalog = self.registry.catalog();
-            let all = catalog.served().resources().iter().filter(|it| it.plural == plain.def.plural);
-            Some(all.filter_map(|it| catalog.kind(&it.group, &it.version, &it.plural)).find(twin)?)
-        };
-        Some(MatchedWebhook { webhook, kind: wanted })
-    }
-
-    /// Returns the labels that a `namespaceSelector` is matched against; `None` for cluster-scoped
-    /// objects other than namespaces.
+    /// Returns true if a `namespaceSelector` matches; it does for cluster-scoped objects other than
+    /// namespaces.
     ///
     /// A namespace that is created or updated is selected by its new labels; for its subresources
     /// and its deletion the stored labels count (k8s.io/apiserver v0.36.4
     /// pkg/admission/plugin/webhook/predicates/namespace/matcher.go).
-    fn namespace_labels(&self, asked: &AdmissionAttributes<'_>, object: Option<&Value>) -> Option<Value> {
+    fn selects_namespace(
+        &self,
+        selector: &Value,
+        asked: &AdmissionAttributes<'_>,
+        object: Option<&Value>,
+    ) -> bool {
         if asked.place.kind.is(&NAMESPACE) {
             let new = object.filter(|_| asked.place.part.is_empty() && asked.operation != "DELETE");
-            return Some(new.or(asked.old).map(labels).unwrap_or_default());
+            return selects(selector, label_of(new.or(asked.old).unwrap_or(&Value::Null)));
         }
-        let key = ObjectKey::from_parts(None, asked.place.namespace?).ok()?;
-        let namespace = self.store.get(&"/namespaces".into(), &key)?;
-        Some(labels(&namespace.to_value()))
+        let key = asked.place.namespace.and_then(|it| ObjectKey::from_parts(None, it).ok());
+        let Some(namespace) = key.and_then(|it| self.store.get(&"/namespaces".into(), &it)) else {
+            return true;
+        };
+        // Not parsed: a namespace may be large, and each webhook asks for each object.
+        let labels = namespace.labels();
+        selects(selector, |key| labels.get(key))
     }
 }
 
-fn labels(object: &Value) -> Value {
-    at(object, "/metadata/labels").cloned().unwrap_or_default()
+/// Returns a webhook if its rules match the write, in its own version or, unless `matchPolicy` is
+/// `Exact`, in another one.
+fn match_rules(
+    catalog: &Catalog,
+    webhook: &Arc<Value>,
+    asked: &AdmissionAttributes<'_>,
+) -> Option<MatchedWebhook> {
+    let plain = asked.place.kind;
+    let wanted = if rules::wants(webhook, &asked.subject(plain)) {
+        None
+    } else if text(webhook, "/matchPolicy") == "Exact" {
+        return None;
+    } else {
+        let twin =
+            |it: &Arc<Kind>| it.collection == plain.collection && rules::wants(webhook, &asked.subject(it));
+        let all = catalog.served().resources().iter().filter(|it| it.plural == plain.def.plural);
+        Some(all.filter_map(|it| catalog.kind(&it.group, &it.version, &it.plural)).find(twin)?)
+    };
+    Some(MatchedWebhook { webhook: Arc::clone(webhook), kind: wanted })
+}
+
+/// Returns the labels of an object.
+fn label_of<'a>(object: &'a Value) -> impl Fn(&str) -> Option<&'a str> {
+    let labels = at(object, "/metadata/labels");
+    move |key| labels?.get(key)?.as_str()
 }

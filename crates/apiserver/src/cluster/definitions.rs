@@ -1,6 +1,5 @@
 //! CustomResourceDefinitions: the served kinds follow the stored definitions immediately.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dogwatch_core::ObjectKey;
@@ -10,8 +9,14 @@ use super::{Cluster, ObjectRef, Writer};
 use crate::ApiError;
 use crate::custom::names;
 use crate::kinds::DEFINITION;
-use crate::registry::Kind;
-use crate::store::{Encoded, Pending};
+use crate::registry::{DefinitionsAt, Kind};
+use crate::store::Pending;
+
+/// Updates the served kinds when it is dropped, for a caller that changes many definitions and follows
+/// them together: its request may be cancelled before it is done.
+#[derive(Debug)]
+#[must_use = "it updates the served kinds when it is dropped"]
+pub(super) struct RefreshOnDrop<'a>(Definitions<'a>);
 
 tokio::task_local! {
     /// Set while a task accepts the names of definitions.
@@ -45,6 +50,12 @@ impl<'a> Definitions<'a> {
         }
     }
 
+    /// Returns a guard for changes of many objects of a kind, after which [`Self::changed`] is called
+    /// once; `None` for kinds other than definitions.
+    pub(super) fn refresh_on_drop(self, kind: &Kind) -> Option<RefreshOnDrop<'a>> {
+        kind.is(&DEFINITION).then_some(RefreshOnDrop(self))
+    }
+
     /// Returns a boxed future, because accepting names is itself a change of a definition, which
     /// calls this function again.
     fn follow(self, kind: &'a Kind) -> Pending<'a, ()> {
@@ -69,13 +80,14 @@ impl<'a> Definitions<'a> {
         let cluster = self.cluster;
         let store = cluster.store();
         cluster.registry.define(
-            || stored_definitions(cluster),
+            |known| stored_definitions(cluster, known),
             |collection| store.begin(collection),
-            |collection| {
-                store.remove(collection);
-                // A watcher may have read the collection once more, which creates it again, empty.
+            |collections| {
+                collections.iter().for_each(|it| store.remove(it));
+                // A watcher may have read a collection once more, which creates it again, empty.
                 let catalog = cluster.catalog();
-                store.remove_empty(|it| catalog.has_collection(it));
+                let wanted = catalog.collections();
+                store.remove_empty(|it| wanted.contains(it));
             },
         );
     }
@@ -126,9 +138,28 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// Returns the definitions as they are stored now.
-fn stored_definitions(cluster: &Cluster) -> Vec<Arc<Encoded>> {
-    let catalog = cluster.catalog();
-    let kind = catalog.kind("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-    kind.map(|it| cluster.list(&it, None)).unwrap_or_default()
+impl RefreshOnDrop<'_> {
+    /// Updates the served kinds now.
+    pub(super) fn refresh(&self) {
+        self.0.refresh();
+    }
+}
+
+impl Drop for RefreshOnDrop<'_> {
+    fn drop(&mut self) {
+        self.refresh();
+    }
+}
+
+/// Returns the definitions as they are stored now, unless they are still at a known position of their
+/// log.
+fn stored_definitions(cluster: &Cluster, known: Option<u64>) -> Option<DefinitionsAt> {
+    let kind = cluster.catalog().kind("apiextensions.k8s.io", "v1", "customresourcedefinitions")?;
+    cluster.store().read(&kind.collection, |history, revision| {
+        let position = history.position_after(revision).ok();
+        (position.is_none() || position != known).then(|| {
+            let stored = history.list_at(revision, None).into_iter().flatten();
+            (position, stored.cloned().collect())
+        })
+    })
 }

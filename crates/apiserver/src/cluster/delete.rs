@@ -19,6 +19,9 @@ use crate::ApiError;
 use crate::registry::Kind;
 use crate::store::{Draft, Encoded, Expect};
 
+/// The number of objects of a collection that are deleted before other tasks run.
+const OBJECTS_PER_TURN: usize = 64;
+
 /// The outcome of a deletion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -52,6 +55,16 @@ struct Deletion<'a> {
     options: &'a DeleteOptions,
     writer: &'a Writer,
     admission: Admission,
+    follow: FollowDefinitions,
+}
+
+/// The time at which the served kinds follow a deleted definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FollowDefinitions {
+    /// After each change.
+    AtOnce,
+    /// When the caller decides, which deletes many.
+    Later,
 }
 
 impl Cluster {
@@ -81,10 +94,12 @@ impl Cluster {
         writer: &Writer,
         admission: Admission,
     ) -> Result<Deleted, ApiError> {
-        Deletion { cluster: self, place, options, writer, admission }.run().await
+        let follow = FollowDefinitions::AtOnce;
+        Deletion { cluster: self, place, options, writer, admission, follow }.run().await
     }
 
-    /// Deletes listed objects one after the other. Objects that are gone already are skipped.
+    /// Deletes listed objects one after the other. Objects that are gone already are skipped. Other
+    /// tasks run in between.
     ///
     /// # Errors
     /// The error of the first object that cannot be deleted; the objects after it are kept.
@@ -95,14 +110,29 @@ impl Cluster {
         options: &DeleteOptions,
         writer: &Writer,
     ) -> Result<(), ApiError> {
-        for object in listed {
-            let place = ObjectRef::of(kind, object.key());
-            match self.delete_as(&place, options, writer, Admission::Review).await {
-                Err(refusal) if !refusal.0.is_not_found() => return Err(refusal),
+        // Following a definition costs as much as there are definitions, so it is done for many
+        // deletions at a time.
+        let definitions = self.definitions().refresh_on_drop(kind);
+        let (admission, follow) = (Admission::Review, FollowDefinitions::Later);
+        let mut outcome = Ok(());
+        for (at, object) in listed.iter().enumerate() {
+            if at > 0 && at % OBJECTS_PER_TURN == 0 {
+                definitions.iter().for_each(|it| it.refresh());
+                // Deletions often complete without waiting.
+                tokio::task::yield_now().await;
+            }
+            let place = &ObjectRef::of(kind, object.key());
+            let deletion = Deletion { cluster: self, place, options, writer, admission, follow };
+            match deletion.run().await {
+                Err(refusal) if !refusal.0.is_not_found() => {
+                    outcome = Err(refusal);
+                    break;
+                }
                 _ => {}
             }
         }
-        Ok(())
+        self.definitions().changed(kind).await;
+        outcome
     }
 }
 
@@ -184,7 +214,7 @@ impl Deletion<'_> {
         let expect = Expect::At(current.version());
         let marked = cluster.storage.commit(&kind.collection, current.key(), expect, Some(draft)).await.ok();
         if marked.is_some() {
-            cluster.definitions().changed(kind).await;
+            self.follow_definitions().await;
         }
         Ok(marked)
     }
@@ -199,7 +229,14 @@ impl Deletion<'_> {
         let expect = Expect::At(current.version());
         let last = cluster.storage.commit(&kind.collection, current.key(), expect, None).await.ok()?;
         after_removal(cluster, kind, current).await;
+        self.follow_definitions().await;
         Some(last)
+    }
+
+    async fn follow_definitions(&self) {
+        if self.follow == FollowDefinitions::AtOnce {
+            self.cluster.definitions().changed(self.place.kind).await;
+        }
     }
 
     fn gone(&self, current: &Encoded, object: ResponseObject, warnings: Vec<String>) -> Deleted {
@@ -233,4 +270,79 @@ fn refuse_system_class(place: &ObjectRef<'_>) -> Result<(), ApiError> {
         return Err(ApiError::forbidden(&def.group, &def.plural, place.name, why));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Future, poll_fn};
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::Source;
+
+    /// Regression test: all deletions are ready at once, and no other task ran until the last was
+    /// done.
+    #[tokio::test]
+    async fn other_tasks_run_while_a_collection_is_deleted() {
+        let cluster = Cluster::new(Source::real());
+        cluster.bootstrap().await;
+        let writer = Writer::server("test");
+        for at in 0..200 {
+            let map =
+                json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": format!("a{at}") } });
+            cluster.add(map, &writer).await.expect("created");
+        }
+        let kind = cluster.catalog().kind("", "v1", "configmaps").expect("built in");
+        let (listed, options) = (cluster.list(&kind, None), DeleteOptions::default());
+        let mut deletion = pin!(cluster.delete_listed(&kind, &listed, &options, &writer));
+        let mut left = Vec::new();
+        poll_fn(|context| {
+            let polled = deletion.as_mut().poll(context);
+            left.push(cluster.list(&kind, None).len());
+            if polled.is_pending() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        let all = listed.len();
+        assert_eq!(left, [all - 64, all - 128, all - 192, 0]);
+    }
+
+    /// The kinds follow all definitions that were deleted, also if the request is cancelled.
+    #[tokio::test]
+    async fn a_cancelled_deletion_of_definitions_is_followed_by_the_served_kinds() {
+        let cluster = Cluster::new(Source::real());
+        cluster.bootstrap().await;
+        let writer = Writer::server("test");
+        for at in 0..70 {
+            let plural = format!("p{at}");
+            let definition = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": { "name": format!("{plural}.ex.io") },
+                "spec": { "group": "ex.io", "scope": "Cluster", "names": { "plural": plural, "kind": format!("K{at}") },
+                    "versions": [{ "name": "v1", "served": true, "storage": true,
+                        "schema": { "openAPIV3Schema": { "type": "object" } } }] } });
+            cluster.add(definition, &writer).await.expect("created");
+        }
+        let group = "apiextensions.k8s.io";
+        let kind = cluster.catalog().kind(group, "v1", "customresourcedefinitions").expect("built in");
+        let versions = || {
+            let catalog = cluster.catalog();
+            let known: Vec<u64> = catalog.definitions().map(|it| it.version()).collect();
+            let stored: Vec<u64> = cluster.list(&kind, None).iter().map(|it| it.version()).collect();
+            (known, stored)
+        };
+        let (listed, options) = (cluster.list(&kind, None), DeleteOptions::default());
+        let before = versions();
+        {
+            let mut deletion = pin!(cluster.delete_listed(&kind, &listed, &options, &writer));
+            let polled = poll_fn(|context| Poll::Ready(deletion.as_mut().poll(context).is_pending())).await;
+            assert!(polled, "it lets other tasks run");
+        }
+        let (known, stored) = versions();
+        assert!(known == stored && before.1 != stored, "{known:?} {stored:?}");
+        cluster.delete_listed(&kind, &listed, &options, &writer).await.expect("deleted");
+        let (known, stored) = versions();
+        assert_eq!(known, stored);
+    }
 }

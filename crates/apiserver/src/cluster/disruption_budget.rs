@@ -43,12 +43,9 @@ pub(super) async fn spend_budget(
     let Some(budgets) = cluster.catalog().kind("policy", "v1", "poddisruptionbudgets") else {
         return Ok(BudgetDecision::Allowed);
     };
-    let labels = at(pod, "/metadata/labels").cloned().unwrap_or_default();
-    let covers = |budget: &Arc<Encoded>| {
-        let budget = budget.to_value();
-        let selector = at(&budget, "/spec/selector").cloned();
-        selector.is_some_and(|it| selects(&it, &labels))
-    };
+    let label = |key: &str| at(pod, "/metadata/labels")?.get(key)?.as_str();
+    let covers =
+        |budget: &Arc<Encoded>| at(&budget.to_value(), "/spec/selector").is_some_and(|it| selects(it, label));
     let mut matching = cluster.list(&budgets, namespace).into_iter().filter(covers);
     let Some(budget) = matching.next() else { return Ok(BudgetDecision::Allowed) };
     if matching.next().is_some() {

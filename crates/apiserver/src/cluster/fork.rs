@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::Cluster;
 use super::charges::Charges;
+use super::webhook_cache::WebhookCaches;
 use crate::health::BackgroundHealth;
 use crate::webhook::connections::Connections;
 
@@ -24,6 +25,7 @@ impl Cluster {
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
             background: BackgroundHealth::default(),
             connections: Connections::default(),
+            webhook_caches: WebhookCaches::default(),
         };
         copy.definitions().refresh();
         copy

@@ -23,6 +23,7 @@ mod source;
 mod addresses;
 mod charges;
 mod token_key;
+mod webhook_cache;
 mod decode;
 mod place;
 mod selector;

@@ -1,10 +1,9 @@
 //! The fourth stage of a write: applies the rules of the kind to the object, which fill in defaults,
 //! allocate addresses, and keep what the request cannot change.
 
-use parking_lot::MutexGuard;
+use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
-use super::addresses::Addresses;
 use super::decode::check_custom_kind;
 use super::object_fields::{metadata_mut, object_mut, set_or_remove};
 use super::policies::Policies;
@@ -18,9 +17,10 @@ use crate::kinds::prepare::{self, ClusterResources};
 use crate::kinds::signing;
 use crate::kinds::{DEFINITION, SIGNING_REQUEST};
 
-/// Access to the rest of the cluster for the preparation of an object.
+/// Access to the rest of the cluster for the preparation of an object. The addresses are locked for
+/// each allocation only, and not while other objects are read: the claim of the write
+/// (`service_addresses.rs`) keeps those that were allocated.
 struct ClusterSurroundings<'a> {
-    addresses: MutexGuard<'a, Addresses>,
     cluster: &'a Cluster,
     /// The uid to which addresses are allocated: that under which they are released, whatever uid a
     /// client has written into the object.
@@ -108,35 +108,35 @@ impl Write<'_> {
 }
 
 impl<'a> ClusterSurroundings<'a> {
-    /// Returns access to the rest of the cluster for a write of this object. Holds the lock of the
-    /// addresses.
+    /// Returns access to the rest of the cluster for a write of this object.
     fn of(cluster: &'a Cluster, object: &Value) -> Self {
-        let uid = text(object, "/metadata/uid").to_owned();
-        Self { addresses: cluster.addresses.lock(), cluster, uid }
+        Self { cluster, uid: text(object, "/metadata/uid").to_owned() }
     }
 }
 
 impl ClusterResources for ClusterSurroundings<'_> {
     fn cluster_ip(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, ApiError> {
-        self.addresses.take_address(&self.uid, service, wanted)
+        self.cluster.addresses.lock().take_address(&self.uid, service, wanted)
     }
 
     fn node_port(&mut self, service: &Value, index: usize, wanted: Option<i64>) -> Result<i64, ApiError> {
-        self.addresses.take_port(&self.uid, service, index, wanted)
+        self.cluster.addresses.lock().take_port(&self.uid, service, index, wanted)
     }
 
     fn health_check_port(&mut self, wanted: Option<i64>) -> Result<i64, ApiError> {
-        self.addresses.take_health_check_port(&self.uid, wanted)
+        self.cluster.addresses.lock().take_health_check_port(&self.uid, wanted)
     }
 
     fn priority(&self, class: &str) -> Option<(i64, String)> {
         let kind = self.cluster.catalog().kind("scheduling.k8s.io", "v1", "priorityclasses")?;
-        let classes = self.cluster.list(&kind, None);
-        let mut classes = classes.iter().map(|it| it.to_value());
-        let found = classes.find(|it| match class {
-            "" => json_access::flag(it, "/globalDefault"),
-            name => text(it, "/metadata/name") == name,
-        })?;
+        let found = match class {
+            "" => {
+                let classes = self.cluster.list(&kind, None);
+                let mut classes = classes.iter().map(|it| it.to_value());
+                classes.find(|it| json_access::flag(it, "/globalDefault"))?
+            }
+            name => self.cluster.get(&kind, &ObjectKey::from_parts(None, name).ok()?)?.to_value(),
+        };
         let policy = match text(&found, "/preemptionPolicy") {
             "" => "PreemptLowerPriority",
             policy => policy,

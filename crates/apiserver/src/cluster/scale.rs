@@ -113,6 +113,7 @@ impl ScaleSubresource<'_> {
             match write.attempt().await? {
                 Attempt::Again => {}
                 Attempt::Done(written) => {
+                    warnings.extend(written.warnings);
                     let object = match written.object {
                         ResponseObject::Stored(stored) => cluster.conversion().show(kind, &stored).await?,
                         ResponseObject::Value(object) => object,

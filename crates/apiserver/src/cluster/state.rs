@@ -11,6 +11,7 @@ use super::addresses::Addresses;
 use super::charges::Charges;
 use super::source::Source;
 use super::token_key::TokenKey;
+use super::webhook_cache::WebhookCaches;
 use crate::health::BackgroundHealth;
 use crate::registry::{Catalog, Kind, Registry};
 use crate::store::{Encoded, Storage, Store};
@@ -30,6 +31,7 @@ pub struct Cluster {
     pub(super) background: BackgroundHealth,
     /// The connections to webhooks.
     pub(super) connections: Connections,
+    pub(super) webhook_caches: WebhookCaches,
 }
 
 impl Cluster {
@@ -55,6 +57,7 @@ impl Cluster {
             establishing: AtomicBool::new(true),
             background: BackgroundHealth::default(),
             connections: Connections::default(),
+            webhook_caches: WebhookCaches::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::header::{
     CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WARNING, X_CONTENT_TYPE_OPTIONS,
 };
@@ -10,7 +10,7 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::body::ResponseBody;
-use super::indent::indent;
+use super::document::Document;
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use super::settings::Settings;
@@ -23,6 +23,15 @@ pub(super) type Answer = Response<ResponseBody>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+
+/// The maximum number of bytes of JSON that are converted to YAML in block style. Its values take up
+/// to 80 bytes for each byte, while they are converted.
+const MAX_BLOCK_STYLE: usize = 4 * 1024 * 1024;
+/// The maximum length of YAML in block style for each byte of the JSON, if it is not small. Each line
+/// is indented by its depth, which may be a hundred levels.
+const MAX_YAML_GROWTH: usize = 4;
+const SMALL_YAML: usize = 64 * 1024;
+
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// Builds a response with a JSON document, converted to the negotiated representation.
@@ -32,15 +41,13 @@ pub(super) fn document(
     negotiated: &Negotiated,
     settings: &Settings,
 ) -> Answer {
-    let (content_type, pieces) = match negotiated.encoding {
-        Encoding::Yaml => {
-            let value: Value = serde_json::from_slice(&json.concat()).unwrap_or_default();
-            (YAML, Pieces::from(to_yaml(&value).into_bytes()))
-        }
-        _ => (JSON, with_line_end(if negotiated.pretty { indent(&json.concat()).into() } else { json })),
+    let (content_type, document) = match negotiated.encoding {
+        Encoding::Yaml => (YAML, Document::Ready(yaml(json))),
+        _ if negotiated.pretty => (JSON, Document::indented(with_line_end(json))),
+        _ => (JSON, Document::Ready(with_line_end(json))),
     };
-    let compressed = negotiated.gzip && pieces.remaining() > settings.gzip_from;
-    let body = if compressed { ResponseBody::gzip(pieces) } else { ResponseBody::whole(pieces) };
+    let compressed = negotiated.gzip && document.exceeds(settings.gzip_from);
+    let body = if compressed { ResponseBody::gzip(document) } else { ResponseBody::document(document) };
     let mut answer = of(code, Some(content_type), body);
     if compressed {
         answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -164,6 +171,19 @@ pub(super) fn warn(answer: &mut Answer, warnings: impl IntoIterator<Item = impl 
     }
 }
 
+/// Returns a document as YAML. A large one is in flow style, as which JSON is valid: then neither the
+/// values nor the indentation of every line are in memory.
+fn yaml(json: Pieces) -> Pieces {
+    if json.len() <= MAX_BLOCK_STYLE {
+        let value: Value = serde_json::from_slice(&json.clone().concat()).unwrap_or_default();
+        let limit = json.len().saturating_mul(MAX_YAML_GROWTH).saturating_add(SMALL_YAML);
+        if let Ok(yaml) = to_yaml(&value, limit) {
+            return yaml.into_bytes().into();
+        }
+    }
+    with_line_end(json)
+}
+
 fn with_line_end(mut pieces: Pieces) -> Pieces {
     pieces.push(Bytes::from_static(b"\n"));
     pieces
@@ -188,6 +208,28 @@ mod tests {
         let expired = ApiError::new(Reason::Expired, "old");
         let value: Value = serde_json::from_slice(&status_json(&expired, Some("t"))).expect("JSON");
         assert_eq!(value["metadata"], json!({ "continue": "t" }));
+    }
+
+    #[tokio::test]
+    async fn yaml_is_in_flow_style_where_block_style_would_be_much_longer_than_json() {
+        let yaml = Negotiated {
+            encoding: Encoding::Yaml,
+            ..Negotiated::plain(&http::HeaderMap::new(), &super::super::query::Query::parse(None))
+        };
+        let text = async |value: Value| {
+            let answer = super::value(StatusCode::OK, &value, &yaml, &Settings::default());
+            assert_eq!(answer.headers()[CONTENT_TYPE], "application/yaml");
+            let body = http_body_util::BodyExt::collect(answer.into_body()).await.expect("not cut");
+            String::from_utf8(body.to_bytes().to_vec()).expect("text")
+        };
+        let nested = |depth: usize, value: Value| (0..depth).fold(value, |inner, _| json!({ "a": [inner] }));
+        assert_eq!(text(nested(1, json!([1, "a b"]))).await, "a:\n- - 1\n  - a b\n");
+        for value in [nested(30, json!(vec!["x"; 10_000])), json!(vec!["x".repeat(1_000); 5_000])] {
+            let flow = text(value.clone()).await;
+            assert_eq!(flow, format!("{value}\n"));
+            let read: Value = serde_saphyr::from_str(&flow).expect("YAML");
+            assert!(read == value, "the value differs");
+        }
     }
 
     #[test]

@@ -1,22 +1,26 @@
-//! The body of a response: complete bytes, bytes that are compressed on demand, or events as they
-//! occur.
+//! The body of a response: complete bytes, a document that is indented or compressed on demand, or
+//! events as they occur.
 
 use std::fmt;
 use std::io::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
 
+use super::document::Document;
 use super::pieces::Pieces;
 
 /// The number of bytes compressed per poll: enough to be worth a write, few enough not to delay
 /// other streams.
 const GZIP_STEP: usize = 256 * 1024;
+
+/// The number of bytes indented per poll, for the same reason.
+const INDENT_STEP: usize = 64 * 1024;
 
 /// An instruction to cut the connection without another byte, as a fault rule demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,8 +36,8 @@ pub struct ResponseBody {
 type Events = Pin<Box<dyn Stream<Item = Result<Pieces, Cut>> + Send>>;
 
 enum Inner {
-    Whole(Pieces),
-    Gzip { pieces: Pieces, encoder: Option<GzEncoder<Vec<u8>>> },
+    Document(Document),
+    Gzip { document: Document, encoder: Option<GzEncoder<Vec<u8>>> },
     Events(Events),
 }
 
@@ -45,16 +49,21 @@ impl ResponseBody {
 
     /// Returns a body of these bytes.
     pub(super) fn whole(pieces: Pieces) -> Self {
-        Self { inner: Inner::Whole(pieces) }
+        Self::document(Document::Ready(pieces))
     }
 
-    /// Returns a body of these bytes, compressed with gzip.
-    pub(super) fn gzip(pieces: Pieces) -> Self {
+    /// Returns a body of a document.
+    pub(super) fn document(document: Document) -> Self {
+        Self { inner: Inner::Document(document) }
+    }
+
+    /// Returns a body of a document, compressed with gzip.
+    pub(super) fn gzip(document: Document) -> Self {
         // Level 1, as `defaultGzipContentEncodingLevel` in k8s.io/apiserver v0.36.4
         // pkg/endpoints/handlers/responsewriters/writers.go: most of the gain for the least CPU
         // time.
         let encoder = Some(GzEncoder::new(Vec::new(), Compression::new(1)));
-        Self { inner: Inner::Gzip { pieces, encoder } }
+        Self { inner: Inner::Gzip { document, encoder } }
     }
 
     /// Returns a body of events as they occur, each batch in one frame.
@@ -65,7 +74,7 @@ impl ResponseBody {
     /// Returns the number of bytes, if it is known.
     pub(super) fn length(&self) -> Option<u64> {
         match &self.inner {
-            Inner::Whole(pieces) => Some(pieces.remaining() as u64),
+            Inner::Document(document) => document.length().map(|it| it as u64),
             _ => None,
         }
     }
@@ -81,14 +90,15 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Pieces>, Cut>>> {
         let frame = |pieces: Pieces| pieces.has_remaining().then(|| Ok(Frame::data(pieces)));
         match &mut self.inner {
-            Inner::Whole(pieces) => Poll::Ready(frame(std::mem::take(pieces))),
-            Inner::Gzip { pieces, encoder } => Poll::Ready(frame(compress(pieces, encoder).into())),
+            Inner::Document(Document::Ready(pieces)) => Poll::Ready(frame(std::mem::take(pieces))),
+            Inner::Document(document) => Poll::Ready(frame(Pieces::from_iter([document.next(INDENT_STEP)]))),
+            Inner::Gzip { document, encoder } => Poll::Ready(frame(compress(document, encoder).into())),
             Inner::Events(events) => events.as_mut().poll_next(cx).map(|it| it.map(|it| it.map(Frame::data))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.inner, Inner::Whole(pieces) if !pieces.has_remaining())
+        self.length() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -99,7 +109,8 @@ impl Body for ResponseBody {
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.inner {
-            Inner::Whole(_) => "whole",
+            Inner::Document(Document::Ready(_)) => "whole",
+            Inner::Document(Document::Indented(_)) => "indented",
             Inner::Gzip { .. } => "gzip",
             Inner::Events(_) => "events",
         };
@@ -108,49 +119,76 @@ impl fmt::Debug for ResponseBody {
 }
 
 /// Returns the next compressed bytes; none when all were returned.
-fn compress(pieces: &mut Pieces, encoder: &mut Option<GzEncoder<Vec<u8>>>) -> Vec<u8> {
+fn compress(document: &mut Document, encoder: &mut Option<GzEncoder<Vec<u8>>>) -> Vec<u8> {
     const MEMORY: &str = "writing to memory does not fail";
     let Some(open) = encoder else { return Vec::new() };
     let mut budget = GZIP_STEP;
-    while pieces.has_remaining() && budget > 0 {
-        let chunk = pieces.chunk();
-        let length = chunk.len().min(budget);
-        open.write_all(&chunk[..length]).expect(MEMORY);
-        pieces.advance(length);
-        budget -= length;
+    loop {
+        let bytes: Bytes = document.next(budget);
+        if bytes.is_empty() {
+            return encoder.take().map(|it| it.finish().expect(MEMORY)).unwrap_or_default();
+        }
+        open.write_all(&bytes).expect(MEMORY);
+        budget = budget.saturating_sub(bytes.len());
+        if budget == 0 {
+            // The encoder may have buffered everything; then another step is needed to produce output.
+            let given = std::mem::take(open.get_mut());
+            if !given.is_empty() {
+                return given;
+            }
+            budget = GZIP_STEP;
+        }
     }
-    if pieces.has_remaining() {
-        // The encoder may have buffered everything; then another step is needed to produce output.
-        let given = std::mem::take(open.get_mut());
-        return if given.is_empty() { compress(pieces, encoder) } else { given };
-    }
-    encoder.take().map(|it| it.finish().expect(MEMORY)).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read;
 
-    use bytes::Bytes;
     use http_body_util::BodyExt;
 
     use super::*;
+
+    /// Returns all bytes of a body, and the lengths of its frames.
+    async fn read(mut body: ResponseBody) -> (Vec<u8>, Vec<usize>) {
+        let (mut all, mut frames) = (Vec::new(), Vec::new());
+        while let Some(frame) = body.frame().await {
+            let data = frame.expect("no fault").into_data().expect("data").concat();
+            frames.push(data.len());
+            all.extend_from_slice(&data);
+        }
+        assert!(body.frame().await.is_none());
+        (all, frames)
+    }
+
+    fn unpacked(packed: &[u8]) -> Vec<u8> {
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(packed).read_to_end(&mut unpacked).expect("gzip");
+        unpacked
+    }
 
     #[tokio::test]
     async fn a_body_is_compressed_in_several_steps() {
         let text: Vec<u8> =
             (0..900_000u32).flat_map(|it| it.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
         let pieces: Pieces = text.chunks(70_001).map(Bytes::copy_from_slice).collect();
-        let mut body = ResponseBody::gzip(pieces);
-        let (mut packed, mut frames) = (Vec::new(), 0);
-        while let Some(frame) = body.frame().await {
-            let data = frame.expect("no fault").into_data().expect("data");
-            packed.extend_from_slice(&data.concat());
-            frames += 1;
-        }
-        let mut unpacked = Vec::new();
-        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut unpacked).expect("gzip");
-        assert!(unpacked == text && frames > 4, "{frames} frames");
+        let (packed, frames) = read(ResponseBody::gzip(Document::Ready(pieces))).await;
+        assert!(unpacked(&packed) == text && frames.len() > 4, "{} frames", frames.len());
+    }
+
+    #[tokio::test]
+    async fn a_document_is_indented_in_several_steps_and_may_be_compressed() {
+        let value: serde_json::Value = (0..50_000).map(|it| serde_json::json!([it, { "a": "b" }])).collect();
+        let expected = serde_json::to_string_pretty(&value).expect("JSON").into_bytes();
+        let json = value.to_string().into_bytes();
+        let pieces: Pieces = json.chunks(7_001).map(Bytes::copy_from_slice).collect();
+        let body = ResponseBody::document(Document::indented(pieces.clone()));
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (None, false));
+        let (indented, frames) = read(body).await;
+        assert!(indented == expected, "the output differs");
+        assert!(frames.iter().all(|it| *it < INDENT_STEP + 100), "{frames:?}");
+        let (packed, frames) = read(ResponseBody::gzip(Document::indented(pieces))).await;
+        assert!(unpacked(&packed) == expected && frames.len() > 4, "{} frames", frames.len());
     }
 
     #[tokio::test]

@@ -20,6 +20,7 @@ mod body_meter;
 mod connection_info;
 mod web_guard;
 mod indent;
+mod document;
 mod yaml;
 mod query;
 mod negotiated;

@@ -6,7 +6,7 @@ use http::header::{ACCEPT, CACHE_CONTROL, HOST, HeaderValue};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::answer::{self, Answer};
 use super::body::ResponseBody;
@@ -161,9 +161,11 @@ impl Service {
                 let host = host.or_else(|| parts.headers.get(HOST)?.to_str().ok()).unwrap_or("localhost");
                 let issuer = self.cluster.tokens().issuer().0;
                 let algorithm = "EdDSA";
+                // A Host header may have any characters, and only JSON may be made of them.
+                let keys = Value::from(format!("https://{host}/openid/v1/jwks"));
                 // The fields are in the order of kube-apiserver.
                 let text = format!(
-                    r#"{{"issuer":"{issuer}","jwks_uri":"https://{host}/openid/v1/jwks","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["{algorithm}"]}}"#
+                    r#"{{"issuer":"{issuer}","jwks_uri":{keys},"response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["{algorithm}"]}}"#
                 );
                 ("application/json", text)
             }

@@ -10,65 +10,117 @@ use serde_json::Value;
 /// emitterc.go).
 const WIDTH: usize = 80;
 
-/// Writes a value as YAML, with a final line break.
-pub(super) fn to_yaml(value: &Value) -> String {
-    let mut out = String::new();
-    node(&mut out, value, 0, false);
-    if !out.ends_with('\n') {
-        out.push('\n');
-    }
-    out
+/// The error of a document that would be longer than its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+/// The YAML that was written so far.
+struct Output {
+    text: String,
+    limit: usize,
 }
 
-/// Writes a value; `inline` if its first line continues the line of a list item.
-fn node(out: &mut String, value: &Value, level: usize, inline: bool) {
-    match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            for (at, (key, field)) in fields.iter().enumerate() {
-                if at > 0 || !inline {
-                    indent(out, level);
-                }
-                key_of(out, key);
-                out.push(':');
-                match field {
-                    Value::Object(inner) if !inner.is_empty() => {
-                        out.push('\n');
-                        node(out, field, level + 1, false);
+/// Writes a value as YAML, with a final line break.
+///
+/// # Errors
+/// Fails when more than `limit` bytes have been written: each line is indented by its depth, so the
+/// output may be a hundred times as long as JSON.
+pub(super) fn to_yaml(value: &Value, limit: usize) -> Result<String, TooLong> {
+    let mut out = Output { text: String::new(), limit };
+    out.node(value, 0, false)?;
+    let mut text = out.text;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+impl Output {
+    /// Writes a value; `inline` if its first line continues the line of a list item.
+    fn node(&mut self, value: &Value, level: usize, inline: bool) -> Result<(), TooLong> {
+        match value {
+            Value::Object(fields) if !fields.is_empty() => {
+                for (at, (key, field)) in fields.iter().enumerate() {
+                    if at > 0 || !inline {
+                        indent(&mut self.text, level);
                     }
-                    Value::Array(items) if !items.is_empty() => {
-                        out.push('\n');
-                        node(out, field, level, false);
-                    }
-                    plain => {
-                        out.push(' ');
-                        node(out, plain, level, true);
+                    key_of(&mut self.text, key);
+                    self.text.push(':');
+                    match field {
+                        Value::Object(inner) if !inner.is_empty() => {
+                            self.text.push('\n');
+                            self.node(field, level + 1, false)?;
+                        }
+                        Value::Array(items) if !items.is_empty() => {
+                            self.text.push('\n');
+                            self.node(field, level, false)?;
+                        }
+                        plain => {
+                            self.text.push(' ');
+                            self.node(plain, level, true)?;
+                        }
                     }
                 }
             }
-        }
-        Value::Array(items) if !items.is_empty() => {
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 || !inline {
-                    indent(out, level);
-                }
-                out.push_str("- ");
-                match item {
-                    // The further lines of a string are indented one level more than the dash.
-                    Value::String(_) => node(out, item, level, true),
-                    item => node(out, item, level + 1, true),
+            Value::Array(items) if !items.is_empty() => {
+                for (at, item) in items.iter().enumerate() {
+                    if at > 0 || !inline {
+                        indent(&mut self.text, level);
+                    }
+                    self.text.push_str("- ");
+                    match item {
+                        // The further lines of a string are indented one level more than the dash.
+                        Value::String(_) => self.node(item, level, true)?,
+                        item => self.node(item, level + 1, true)?,
+                    }
                 }
             }
+            Value::Object(_) => self.text.push_str("{}\n"),
+            Value::Array(_) => self.text.push_str("[]\n"),
+            Value::String(text) => {
+                self.scalar(text, level)?;
+                self.text.push('\n');
+            }
+            other => {
+                // Writing to a string does not fail.
+                let _ = writeln!(self.text, "{other}");
+            }
         }
-        Value::Object(_) => out.push_str("{}\n"),
-        Value::Array(_) => out.push_str("[]\n"),
-        Value::String(text) => {
-            scalar(out, text, level);
-            out.push('\n');
+        self.check()
+    }
+
+    /// Writes a string; further lines are indented one more level.
+    fn scalar(&mut self, text: &str, level: usize) -> Result<(), TooLong> {
+        let printable = text.chars().all(|it| is_printable(it) || it == '\n');
+        if text.contains('\n') && printable && can_be_block(text) {
+            return self.block(text, level);
         }
-        other => {
-            // Writing to a string does not fail.
-            let _ = writeln!(out, "{other}");
+        line(&mut self.text, text, level);
+        Ok(())
+    }
+
+    /// Writes a string as a literal block.
+    fn block(&mut self, text: &str, level: usize) -> Result<(), TooLong> {
+        let (body, sign) = match text.strip_suffix('\n') {
+            None => (text, "-"),
+            Some(body) if !body.ends_with('\n') => (body, ""),
+            Some(body) => (body, "+"),
+        };
+        self.text.push('|');
+        self.text.push_str(sign);
+        for line in body.split('\n') {
+            self.text.push('\n');
+            if !line.is_empty() {
+                indent(&mut self.text, level + 1);
+                self.text.push_str(line);
+            }
+            self.check()?;
         }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), TooLong> {
+        if self.text.len() > self.limit { Err(TooLong) } else { Ok(()) }
     }
 }
 
@@ -120,12 +172,8 @@ fn key_of(out: &mut String, text: &str) {
     out.push_str(quotes.mark());
 }
 
-/// Writes a string; further lines are indented one more level.
-fn scalar(out: &mut String, text: &str, level: usize) {
-    let printable = text.chars().all(|it| is_printable(it) || it == '\n');
-    if text.contains('\n') && printable && can_be_block(text) {
-        return out.push_str(&block(text, level));
-    }
+/// Writes a string that is folded if it is long; further lines are indented one more level.
+fn line(out: &mut String, text: &str, level: usize) {
     let quotes = Quotes::of(text);
     let mut column = out.rsplit('\n').next().unwrap_or_default().chars().count() + quotes.mark().len();
     out.push_str(quotes.mark());
@@ -155,23 +203,6 @@ fn scalar(out: &mut String, text: &str, level: usize) {
 
 fn can_be_block(text: &str) -> bool {
     !text.starts_with([' ', '\n']) && !text.split('\n').any(|line| line.ends_with(' '))
-}
-
-fn block(text: &str, level: usize) -> String {
-    let (body, sign) = match text.strip_suffix('\n') {
-        None => (text, "-"),
-        Some(body) if !body.ends_with('\n') => (body, ""),
-        Some(body) => (body, "+"),
-    };
-    let mut out = format!("|{sign}");
-    for line in body.split('\n') {
-        out.push('\n');
-        if !line.is_empty() {
-            indent(&mut out, level + 1);
-            out.push_str(line);
-        }
-    }
-    out
 }
 
 /// Writes a character between double quotes.
@@ -314,7 +345,22 @@ metadata: {}
 quoted: configmaps "nope" not found
 tab: "a\tb"
 "#;
-        assert_eq!(to_yaml(&value), expected);
+        assert_eq!(to_yaml(&value, 10_000).as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn nothing_is_written_far_beyond_the_limit() {
+        let nested = |value: Value| (0..90).fold(value, |inner, _| json!([inner]));
+        let many = json!(vec![1; 1_000]);
+        for value in [nested(many.clone()), nested(json!("a\n".repeat(1_000))), json!({ "a": { "b": many } })]
+        {
+            let whole = to_yaml(&value, usize::MAX).expect("there is no limit");
+            assert_eq!(to_yaml(&value, whole.len()), Ok(whole.clone()));
+            assert_eq!(to_yaml(&value, whole.len() - 2), Err(TooLong));
+            let mut out = Output { text: String::new(), limit: 2_000 };
+            assert_eq!(out.node(&value, 0, false), Err(TooLong));
+            assert!(out.text.len() < 2_300, "{} bytes", out.text.len());
+        }
     }
 
     /// Recorded from kube-apiserver.
@@ -353,7 +399,7 @@ smile: "\U0001F600 \L"
 spaces: The quick brown fox jumps over the lazy dog and then the quick   brown fox  jumps
   over the lazy dog
 "#;
-        assert_eq!(to_yaml(&value), expected);
+        assert_eq!(to_yaml(&value, 10_000).as_deref(), Ok(expected));
     }
 
     fn values() -> impl Strategy<Value = Value> {
@@ -376,7 +422,7 @@ spaces: The quick brown fox jumps over the lazy dog and then the quick   brown f
     proptest! {
         #[test]
         fn the_output_is_read_back_as_the_same_value(value in values()) {
-            let yaml = to_yaml(&value);
+            let yaml = to_yaml(&value, usize::MAX).expect("within the limit");
             let read: Value = serde_saphyr::from_str(&yaml).map_err(|it| TestCaseError::fail(format!("{it}\n{yaml}")))?;
             prop_assert_eq!(read, value, "{}", yaml);
         }

@@ -1,12 +1,12 @@
 //! A snapshot of all served kinds, and the discovery and OpenAPI documents that describe them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
 use dogwatch_core::ObjectKey;
 
-use super::definition::StoredDefinition;
+use super::definition::{ServedKinds, StoredDefinition};
 use super::kind::{BUILTIN_COLLECTIONS, Family, Kind};
 use crate::builtin::{self, ResourceDef};
 use crate::discovery::{self, Served};
@@ -24,12 +24,12 @@ static BUILTIN: LazyLock<Kinds> = LazyLock::new(|| {
 #[derive(Debug, Default)]
 pub struct Catalog {
     /// The stored definitions by key, including those whose kinds are not served.
+    ///
+    /// The kinds are found through their definition, whose name is `<plural>.<group>`: a catalog is
+    /// built for each change of a definition, and other maps would have to be filled again.
     definitions: BTreeMap<ObjectKey, Arc<StoredDefinition>>,
-    custom: Kinds,
     served: OnceLock<Served>,
     documents: OnceLock<Vec<Document>>,
-    /// The custom resources as the OpenAPI documents describe them.
-    published: HashMap<(String, String, String), Arc<openapi::CustomKind>>,
     aggregated: OnceLock<[Bytes; 2]>,
     index: OnceLock<Bytes>,
     /// The number of definitions compiled for this catalog and its predecessors.
@@ -55,16 +55,6 @@ impl Catalog {
                     Arc::new(defined)
                 }
             };
-            // kube-apiserver asks the custom resources last (`CreateServerChain` in k8s.io/kubernetes
-            // v1.36.4 cmd/kube-apiserver/app/server.go): a built-in resource hides one of its path.
-            let kinds = defined.served().kinds.iter().map(|it| (path_of(&it.def), it));
-            for (path, kind) in kinds.filter(|(path, _)| !BUILTIN.contains_key(path)) {
-                next.custom.insert(path, Arc::clone(kind));
-            }
-            let published = defined.served().published.iter().map(|it| (path_of(&it.resource), it));
-            for (path, published) in published.filter(|(path, _)| !BUILTIN.contains_key(path)) {
-                next.published.insert(path, Arc::clone(published));
-            }
             next.definitions.insert(defined.key().clone(), defined);
         }
         Some(next)
@@ -106,16 +96,28 @@ impl Catalog {
         self.compiled
     }
 
-    /// Returns true if the collection holds objects of a built-in or defined kind.
-    pub fn has_collection(&self, collection: &CollectionName) -> bool {
-        BUILTIN_COLLECTIONS.contains(collection)
-            || self.definitions.values().any(|it| it.collection == *collection)
+    /// Returns the collections that hold objects of a built-in or defined kind.
+    pub fn collections(&self) -> HashSet<&CollectionName> {
+        BUILTIN_COLLECTIONS.iter().chain(self.definitions.values().map(|it| &it.collection)).collect()
     }
 
     /// Returns the resource of that path, if it is served.
     pub fn kind(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
         let path = (group.to_owned(), version.to_owned(), plural.to_owned());
-        BUILTIN.get(&path).or_else(|| self.custom.get(&path)).cloned()
+        // kube-apiserver asks the custom resources last (`CreateServerChain` in k8s.io/kubernetes
+        // v1.36.4 cmd/kube-apiserver/app/server.go): a built-in resource hides one of its path.
+        BUILTIN.get(&path).or_else(|| self.custom_kind(group, version, plural)).cloned()
+    }
+
+    fn custom_kind(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
+        let is_path = |it: &&Arc<Kind>| has_path(&it.def, group, version, plural);
+        self.served_kinds(group, plural)?.kinds.iter().find(is_path)
+    }
+
+    /// Returns the compiled kinds of the definition of a resource.
+    fn served_kinds(&self, group: &str, plural: &str) -> Option<&ServedKinds> {
+        let key = ObjectKey::from_parts(None, &format!("{plural}.{group}")).ok()?;
+        self.definitions.get(&key).map(|it| it.served())
     }
 
     /// Returns the resource whose objects have that `apiVersion` and `kind`.
@@ -127,7 +129,7 @@ impl Catalog {
         let matches = |it: &&Arc<Kind>| {
             (it.def.group.as_str(), it.def.version.as_str(), it.def.kind.as_str()) == (group, version, kind)
         };
-        self.custom.values().find(matches).cloned()
+        self.compiled_kinds().filter(matches).find(|it| !is_hidden(&it.def)).cloned()
     }
 
     /// Returns every stored resource, once per collection, in the version that clients should
@@ -150,7 +152,18 @@ impl Catalog {
 
     /// Returns every custom resource that is served.
     pub fn custom(&self) -> impl Iterator<Item = &Arc<Kind>> {
-        self.custom.values()
+        self.compiled_kinds().filter(|it| !is_hidden(&it.def))
+    }
+
+    /// Returns the compiled kinds of all definitions, including hidden ones.
+    fn compiled_kinds(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.definitions.values().flat_map(|it| it.served().kinds.iter())
+    }
+
+    /// Returns every custom resource that is served as the OpenAPI documents describe it.
+    fn published(&self) -> impl Iterator<Item = &Arc<openapi::CustomKind>> {
+        let all = self.definitions.values().flat_map(|it| it.served().published.iter());
+        all.filter(|it| !is_hidden(&it.resource))
     }
 
     /// Returns true if established definitions add resources to this group. Paths of such a group
@@ -166,7 +179,7 @@ impl Catalog {
 
     /// Returns all resources, for discovery.
     pub fn served(&self) -> &Served {
-        self.served.get_or_init(|| Served::new(self.custom.values().map(|it| Arc::clone(&it.def))))
+        self.served.get_or_init(|| Served::new(self.custom().map(|it| Arc::clone(&it.def))))
     }
 
     /// Returns the aggregated discovery documents of `/api` and `/apis`.
@@ -197,7 +210,7 @@ impl Catalog {
     /// Returns the OpenAPI v2 document of all resources. It changes when the index of version 3
     /// does.
     pub fn swagger(&self) -> OpenApiV2 {
-        OpenApiV2::new(self.published.values().map(|it| &**it))
+        OpenApiV2::new(self.published().map(|it| &**it))
     }
 
     fn custom_document(&self, group: &str, version: &str) -> Option<&Document> {
@@ -208,19 +221,31 @@ impl Catalog {
     fn documents(&self) -> &[Document] {
         self.documents.get_or_init(|| {
             let mut groups: Vec<(&str, &str)> =
-                self.custom.keys().map(|(group, version, _)| (group.as_str(), version.as_str())).collect();
+                self.custom().map(|it| (it.def.group.as_str(), it.def.version.as_str())).collect();
             groups.sort_unstable();
             groups.dedup();
             let document = |(group, version): (&str, &str)| {
                 let of_group = |def: &&Arc<ResourceDef>| def.group == group && def.version == version;
                 let defs = self.served().resources().iter().filter(of_group);
-                let kinds: Vec<_> =
-                    defs.filter_map(|it| self.published.get(&path_of(it))).map(|it| (**it).clone()).collect();
+                let published = |it: &Arc<ResourceDef>| {
+                    let mut all = self.served_kinds(&it.group, &it.plural)?.published.iter();
+                    all.find(|kind| has_path(&kind.resource, &it.group, &it.version, &it.plural))
+                };
+                let kinds: Vec<_> = defs.filter_map(published).map(|it| (**it).clone()).collect();
                 openapi::custom_document(group, version, &kinds)
             };
             groups.into_iter().map(document).collect()
         })
     }
+}
+
+/// Returns true if a built-in resource hides a custom one.
+fn is_hidden(def: &ResourceDef) -> bool {
+    BUILTIN.contains_key(&path_of(def))
+}
+
+fn has_path(def: &ResourceDef, group: &str, version: &str, plural: &str) -> bool {
+    (def.group.as_str(), def.version.as_str(), def.plural.as_str()) == (group, version, plural)
 }
 
 fn path_of(def: &ResourceDef) -> (String, String, String) {

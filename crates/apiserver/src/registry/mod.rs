@@ -25,9 +25,12 @@ use crate::store::{CollectionName, Encoded};
 pub(crate) struct Registry {
     catalog: ArcSwap<Catalog>,
     /// Held while definitions are read and the new catalog is published, so that an older state
-    /// never replaces a newer one.
-    defining: Mutex<()>,
+    /// never replaces a newer one. The position in the log of definitions that the catalog is of.
+    defining: Mutex<Option<u64>>,
 }
+
+/// The stored definitions, and the position in their log after the last change.
+pub(crate) type DefinitionsAt = (Option<u64>, Vec<Arc<Encoded>>);
 
 impl Registry {
     /// Returns the current catalog.
@@ -35,26 +38,35 @@ impl Registry {
         self.catalog.load_full()
     }
 
-    /// Replaces the custom kinds with those of the definitions that `stored` returns.
+    /// Replaces the custom kinds with those of the definitions that `stored` returns. It gets the
+    /// position of those that are served, and returns `None` if that is the newest.
     ///
     /// Calls are serialized, from reading the definitions to publishing the catalog. A caller that
     /// calls this after each change can therefore rely on the newest state being served in the end.
     ///
     /// Calls `begin` with the collection of each new definition before the kind can be written to,
-    /// and `end` with that of each deleted definition once its kind can no longer be found.
+    /// and `end` with those of the deleted definitions once their kinds can no longer be found.
     pub(crate) fn define(
         &self,
-        stored: impl FnOnce() -> Vec<Arc<Encoded>>,
+        stored: impl FnOnce(Option<u64>) -> Option<DefinitionsAt>,
         begin: impl Fn(&CollectionName),
-        end: impl Fn(&CollectionName),
+        end: impl FnOnce(&[&CollectionName]),
     ) {
-        let _turn = self.defining.lock();
+        let mut defined = self.defining.lock();
         let before = self.catalog();
-        let Some(next) = before.updated_with(&stored()) else { return };
+        let Some((position, stored)) = stored(*defined) else { return };
+        let Some(next) = before.updated_with(&stored) else {
+            *defined = position;
+            return;
+        };
         next.collections_added_since(&before).for_each(begin);
         let next = Arc::new(next);
         self.catalog.store(Arc::clone(&next));
-        before.collections_removed_in(&next).for_each(end);
+        *defined = position;
+        let removed: Vec<_> = before.collections_removed_in(&next).collect();
+        if !removed.is_empty() {
+            end(&removed);
+        }
     }
 
     /// Returns an independent registry that serves the same kinds, without compiling them again.
@@ -93,8 +105,8 @@ mod tests {
     fn define(registry: &Registry, definitions: &[Value]) -> Vec<String> {
         let calls = Mutex::new(Vec::new());
         let record = |what: &str, it: &CollectionName| calls.lock().push(format!("{what} {it}"));
-        let all = || definitions.iter().map(stored).collect();
-        registry.define(all, |it| record("begin", it), |it| record("end", it));
+        let all = |_| Some((None, definitions.iter().map(stored).collect()));
+        registry.define(all, |it| record("begin", it), |all| all.iter().for_each(|it| record("end", it)));
         calls.into_inner()
     }
 
@@ -105,14 +117,14 @@ mod tests {
         let registry = Registry::default();
         let (began, begun) = mpsc::channel();
         std::thread::scope(|scope| {
-            let seen = || {
+            let seen = |_| {
                 let seen = vec![stored(&definition("as", 1))];
                 scope.spawn(|| {
                     began.send(()).expect("the receiver is alive");
                     define(&registry, &[definition("as", 1), definition("bs", 2)]);
                 });
                 begun.recv().expect("the thread starts");
-                seen
+                Some((None, seen))
             };
             registry.define(seen, |_| {}, |_| {});
         });

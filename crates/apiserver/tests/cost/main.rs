@@ -9,7 +9,9 @@ mod measure;
 
 mod builtin;
 mod changes;
+mod collections;
 mod custom;
 mod queries;
+mod responses;
 mod watches;
 mod webhooks;

@@ -170,6 +170,10 @@ async fn the_issuer_and_the_signing_keys_of_tokens_are_published() {
             "id_token_signing_alg_values_supported": ["EdDSA"],
         })
     );
+    // A host is not JSON.
+    let headers = [("host", "a\",\"issuer\":\"b")];
+    let configuration = server.send("GET", "/.well-known/openid-configuration", &headers, "").await;
+    assert_eq!(configuration.json()["issuer"], "https://kubernetes.default.svc");
     let keys = server.get("/openid/v1/jwks").await;
     assert_eq!(keys.header("content-type"), "application/jwk-set+json");
     let key = &keys.json()["keys"][0];

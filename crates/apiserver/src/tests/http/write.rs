@@ -450,3 +450,19 @@ async fn many_definitions_that_wait_for_the_names_of_one_are_accepted_at_once() 
         assert!(accepted(&format!("w{index}")).await, "w{index}");
     }
 }
+
+/// Regression test: only the warnings of webhooks were returned.
+#[tokio::test]
+async fn a_write_of_a_scale_returns_the_warnings_about_its_object() {
+    let server = Server::start().await;
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let template = json!({ "metadata": { "labels": { "app": "d" } }, "spec": {
+        "topologySpreadConstraints": [{ "topologyKey": "z", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule" }],
+        "containers": [{ "name": "c", "image": "i" }] } });
+    let deployment = json!({ "metadata": { "name": "d" }, "spec": { "replicas": 2, "template": template,
+        "selector": { "matchLabels": { "app": "d" } } } });
+    let made = server.post(deployments, deployment).await;
+    assert!(made.header("warning").contains("a null labelSelector results in matching no pod"), "{made:?}");
+    let scaled = server.merge(&format!("{deployments}/d/scale"), json!({ "spec": { "replicas": 3 } })).await;
+    assert_eq!((scaled.code.as_u16(), scaled.header("warning")), (200, made.header("warning")));
+}

@@ -1,0 +1,82 @@
+//! The bytes of a document in a response: complete, or indented as they are read.
+
+use bytes::{Buf, Bytes};
+
+use super::indent::Indenter;
+use super::pieces::Pieces;
+
+/// The maximum length of an indented document that is produced at once, so that its response has a
+/// length.
+const SMALL: usize = 16 * 1024;
+
+/// The bytes of a document.
+#[derive(Debug)]
+pub(super) enum Document {
+    /// The bytes exist, and may be shared with the store.
+    Ready(Pieces),
+    /// JSON that is indented as it is read.
+    Indented(Indenter),
+}
+
+impl Document {
+    /// Returns the indented form of JSON that has no spaces between its tokens.
+    pub(super) fn indented(json: Pieces) -> Self {
+        if json.remaining() <= SMALL {
+            let mut indenter = Indenter::new(json.clone());
+            let whole = indenter.next(SMALL);
+            if indenter.is_done() {
+                return Self::Ready(whole.into());
+            }
+        }
+        Self::Indented(Indenter::new(json))
+    }
+
+    /// Returns the number of bytes left, if it is known.
+    pub(super) fn length(&self) -> Option<usize> {
+        match self {
+            Self::Ready(pieces) => Some(pieces.remaining()),
+            Self::Indented(_) => None,
+        }
+    }
+
+    /// Returns true if there are more than `limit` bytes left.
+    pub(super) fn exceeds(&self, limit: usize) -> bool {
+        match self {
+            Self::Ready(pieces) => pieces.remaining() > limit,
+            Self::Indented(indenter) => indenter.exceeds(limit),
+        }
+    }
+
+    /// Returns the next bytes, about `limit` at most; none after the last.
+    pub(super) fn next(&mut self, limit: usize) -> Bytes {
+        match self {
+            // One piece at a time, which is not copied.
+            Self::Ready(pieces) => pieces.copy_to_bytes(pieces.chunk().len().min(limit)),
+            Self::Indented(indenter) => indenter.next(limit).into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_small_indented_document_has_a_length() {
+        let list = |n: usize| Pieces::from(format!("[{}1]", "1,".repeat(n)).into_bytes());
+        let small = Document::indented(list(10));
+        assert_eq!((small.length(), small.exceeds(56), small.exceeds(57)), (Some(57), true, false));
+        for n in [SMALL / 3, SMALL] {
+            let mut large = Document::indented(list(n));
+            assert_eq!((large.length(), large.exceeds(SMALL)), (None, true));
+            let mut length = 0;
+            while let bytes = large.next(1000)
+                && !bytes.is_empty()
+            {
+                assert!(bytes.len() < 1010, "{} bytes", bytes.len());
+                length += bytes.len();
+            }
+            assert_eq!(length, "[\n  1\n]".len() + n * "1,\n  ".len());
+        }
+    }
+}
