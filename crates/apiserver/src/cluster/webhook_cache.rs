@@ -24,6 +24,10 @@ use crate::webhook::rules::Subject;
 /// again.
 const MAX_MATCHES: usize = 65_536;
 
+/// The maximum number of bytes of the configurations of one cache that are kept parsed, as JSON. Others
+/// are parsed for each request. A parsed configuration takes up to 20 bytes for each.
+const MAX_PARSED: usize = 4 * 1024 * 1024;
+
 /// The cached webhooks of a cluster.
 #[derive(Debug, Default)]
 pub(super) struct WebhookCaches {
@@ -48,9 +52,9 @@ pub(super) struct ParsedConfigurations {
 
 #[derive(Clone, Debug)]
 struct ParsedConfiguration {
-    /// The resource version of the configuration.
-    version: u64,
-    webhooks: Arc<[Arc<Value>]>,
+    stored: Arc<Encoded>,
+    /// `None` if the configurations are too large to be kept.
+    webhooks: Option<Arc<[Arc<Value>]>>,
 }
 
 /// The webhooks that match requests, for the kinds of one catalog.
@@ -107,10 +111,14 @@ impl WebhookCache {
 impl ParsedConfigurations {
     /// Returns these stored configurations, of which only those that have changed are parsed.
     fn updated(&self, position: Option<u64>, stored: &[Arc<Encoded>]) -> Self {
+        let mut bytes = 0_usize;
         let parse = |it: &Arc<Encoded>| {
-            let known = self.configurations.get(it.key()).filter(|known| known.version == it.version());
-            let parsed = known.cloned().unwrap_or_else(|| ParsedConfiguration::read(it));
-            (it.key().clone(), parsed)
+            bytes = bytes.saturating_add(it.json().len());
+            let known =
+                self.configurations.get(it.key()).filter(|known| known.stored.version() == it.version());
+            let known = known.and_then(|it| it.webhooks.clone());
+            let webhooks = (bytes <= MAX_PARSED).then(|| known.unwrap_or_else(|| webhooks_of(it)));
+            (it.key().clone(), ParsedConfiguration { stored: Arc::clone(it), webhooks })
         };
         Self { position, configurations: stored.iter().map(parse).collect(), matches: Mutex::default() }
     }
@@ -131,18 +139,22 @@ impl ParsedConfigurations {
         if let Some(known) = self.matches.lock().get(catalog, &subject) {
             return known;
         }
-        let webhooks = self.configurations.values().flat_map(|it| it.webhooks.iter());
-        let found: Arc<[MatchedWebhook]> = webhooks.filter_map(matches).collect();
-        self.matches.lock().insert(catalog, subject, &found);
+        let mut found = Vec::new();
+        for it in self.configurations.values() {
+            let webhooks = it.webhooks.clone().unwrap_or_else(|| webhooks_of(&it.stored));
+            found.extend(webhooks.iter().filter_map(&matches));
+        }
+        let found = Arc::from(found);
+        // A match keeps its webhook in memory.
+        if self.configurations.values().all(|it| it.webhooks.is_some()) {
+            self.matches.lock().insert(catalog, subject, &found);
+        }
         found
     }
 }
 
-impl ParsedConfiguration {
-    fn read(stored: &Encoded) -> Self {
-        let webhooks = items(&stored.to_value(), "/webhooks").iter().cloned().map(Arc::new).collect();
-        Self { version: stored.version(), webhooks }
-    }
+fn webhooks_of(configuration: &Encoded) -> Arc<[Arc<Value>]> {
+    items(&configuration.to_value(), "/webhooks").iter().cloned().map(Arc::new).collect()
 }
 
 impl Matches {
@@ -197,6 +209,24 @@ mod tests {
         let draft = |it| Draft::new(&json!({ "metadata": { "name": name }, "webhooks": it }), Vec::new());
         let draft = webhooks.map(|it| draft(it).expect("it has a name"));
         store.commit(&"configurations".into(), &key, expect, draft).expect("it is expected")
+    }
+
+    #[test]
+    fn configurations_that_are_too_large_are_parsed_for_each_request() {
+        let (store, cache) = (Store::default(), WebhookCache::default());
+        let catalog = Arc::new(Catalog::default());
+        let seen = || {
+            let all = cache.get(&store, &"configurations".into());
+            let matches = |it: &Arc<Value>| Some(MatchedWebhook { webhook: Arc::clone(it), kind: None });
+            let found = all.matching(&catalog, &SUBJECT, matches);
+            found.iter().map(|it| Arc::clone(&it.webhook)).collect::<Vec<_>>()
+        };
+        write(&store, "a", Expect::Absent, Some(json!(["a1"])));
+        write(&store, "b", Expect::Absent, Some(json!(["b".repeat(MAX_PARSED)])));
+        let (first, second) = (seen(), seen());
+        assert_eq!(first, second);
+        assert_eq!(first[0], json!("a1").into());
+        assert!(Arc::ptr_eq(&first[0], &second[0]) && !Arc::ptr_eq(&first[1], &second[1]));
     }
 
     #[test]

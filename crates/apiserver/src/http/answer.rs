@@ -14,7 +14,7 @@ use super::document::Document;
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use super::settings::Settings;
-use super::yaml::to_yaml;
+use super::yaml::{flow_style, to_yaml};
 use crate::ApiError;
 use crate::request::Encoding;
 
@@ -26,7 +26,7 @@ const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 
 /// The maximum number of bytes of JSON that are converted to YAML in block style. Its values take up
 /// to 80 bytes for each byte, while they are converted.
-const MAX_BLOCK_STYLE: usize = 4 * 1024 * 1024;
+const MAX_BLOCK_STYLE: usize = 1024 * 1024;
 /// The maximum length of YAML in block style for each byte of the JSON, if it is not small. Each line
 /// is indented by its depth, which may be a hundred levels.
 const MAX_YAML_GROWTH: usize = 4;
@@ -181,7 +181,7 @@ fn yaml(json: Pieces) -> Pieces {
             return yaml.into_bytes().into();
         }
     }
-    with_line_end(json)
+    with_line_end(flow_style(json))
 }
 
 fn with_line_end(mut pieces: Pieces) -> Pieces {

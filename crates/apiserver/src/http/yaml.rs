@@ -4,7 +4,10 @@
 
 use std::fmt::Write;
 
+use bytes::Bytes;
 use serde_json::Value;
+
+use super::pieces::Pieces;
 
 /// The width after which a line is folded at the next space: go-yaml's default (`best_width` in its
 /// emitterc.go).
@@ -33,6 +36,30 @@ pub(super) fn to_yaml(value: &Value, limit: usize) -> Result<String, TooLong> {
         text.push('\n');
     }
     Ok(text)
+}
+
+/// Returns JSON as YAML in flow style, in which only the characters that YAML does not allow are
+/// escaped. Each piece must have whole strings.
+pub(super) fn flow_style(json: Pieces) -> Pieces {
+    let is_escaped =
+        |it: char| it.is_control() || matches!(it, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}');
+    let escaped = |piece: Bytes| {
+        let Ok(text) = std::str::from_utf8(&piece) else { return piece };
+        if !text.contains(is_escaped) {
+            return piece;
+        }
+        let mut out = String::with_capacity(text.len());
+        for it in text.chars() {
+            if is_escaped(it) {
+                // Writing to a string does not fail.
+                let _ = write!(out, "\\u{:04x}", u32::from(it));
+            } else {
+                out.push(it);
+            }
+        }
+        out.into()
+    };
+    json.into_iter().map(escaped).collect()
 }
 
 impl Output {
@@ -95,8 +122,7 @@ impl Output {
         if text.contains('\n') && printable && can_be_block(text) {
             return self.block(text, level);
         }
-        line(&mut self.text, text, level);
-        Ok(())
+        self.line(text, level)
     }
 
     /// Writes a string as a literal block.
@@ -116,6 +142,39 @@ impl Output {
             }
             self.check()?;
         }
+        Ok(())
+    }
+
+    /// Writes a string that is folded if it is long; further lines are indented one more level.
+    fn line(&mut self, text: &str, level: usize) -> Result<(), TooLong> {
+        let quotes = Quotes::of(text);
+        let mark = quotes.mark();
+        let mut column = self.text.rsplit('\n').next().unwrap_or_default().chars().count() + mark.len();
+        self.text.push_str(mark);
+        let mut rest = text.chars().peekable();
+        let (mut inner, mut blank_before) = (false, false);
+        while let Some(it) = rest.next() {
+            let blank_behind = rest.peek() == Some(&' ');
+            let may = match quotes {
+                Quotes::None => !blank_behind,
+                Quotes::Single => !blank_behind && inner && rest.peek().is_some(),
+                Quotes::Double => inner && rest.peek().is_some(),
+            };
+            let mut begun = self.text.len();
+            if it == ' ' && may && !blank_before && column > WIDTH {
+                // From 40 levels on, each space begins a line.
+                self.check()?;
+                self.text.push('\n');
+                (begun, column) = (self.text.len(), 0);
+                indent(&mut self.text, level + 1);
+                self.text.push_str(if blank_behind { "\\" } else { "" });
+            } else {
+                quotes.write(&mut self.text, it);
+            }
+            column += self.text[begun..].chars().count();
+            (inner, blank_before) = (true, it == ' ');
+        }
+        self.text.push_str(mark);
         Ok(())
     }
 
@@ -169,35 +228,6 @@ fn key_of(out: &mut String, text: &str) {
     let quotes = Quotes::of(text);
     out.push_str(quotes.mark());
     text.chars().for_each(|it| quotes.write(out, it));
-    out.push_str(quotes.mark());
-}
-
-/// Writes a string that is folded if it is long; further lines are indented one more level.
-fn line(out: &mut String, text: &str, level: usize) {
-    let quotes = Quotes::of(text);
-    let mut column = out.rsplit('\n').next().unwrap_or_default().chars().count() + quotes.mark().len();
-    out.push_str(quotes.mark());
-    let mut rest = text.chars().peekable();
-    let (mut inner, mut blank_before) = (false, false);
-    while let Some(it) = rest.next() {
-        let blank_behind = rest.peek() == Some(&' ');
-        let may = match quotes {
-            Quotes::None => !blank_behind,
-            Quotes::Single => !blank_behind && inner && rest.peek().is_some(),
-            Quotes::Double => inner && rest.peek().is_some(),
-        };
-        let mut begun = out.len();
-        if it == ' ' && may && !blank_before && column > WIDTH {
-            out.push('\n');
-            (begun, column) = (out.len(), 0);
-            indent(out, level + 1);
-            out.push_str(if blank_behind { "\\" } else { "" });
-        } else {
-            quotes.write(out, it);
-        }
-        column += out[begun..].chars().count();
-        (inner, blank_before) = (true, it == ' ');
-    }
     out.push_str(quotes.mark());
 }
 
@@ -352,8 +382,12 @@ tab: "a\tb"
     fn nothing_is_written_far_beyond_the_limit() {
         let nested = |value: Value| (0..90).fold(value, |inner, _| json!([inner]));
         let many = json!(vec![1; 1_000]);
-        for value in [nested(many.clone()), nested(json!("a\n".repeat(1_000))), json!({ "a": { "b": many } })]
-        {
+        for value in [
+            nested(many.clone()),
+            nested(json!("a\n".repeat(1_000))),
+            nested(json!("a ".repeat(1_000))),
+            json!({ "a": { "b": many } }),
+        ] {
             let whole = to_yaml(&value, usize::MAX).expect("there is no limit");
             assert_eq!(to_yaml(&value, whole.len()), Ok(whole.clone()));
             assert_eq!(to_yaml(&value, whole.len() - 2), Err(TooLong));
@@ -361,6 +395,20 @@ tab: "a\tb"
             assert_eq!(out.node(&value, 0, false), Err(TooLong));
             assert!(out.text.len() < 2_300, "{} bytes", out.text.len());
         }
+    }
+
+    #[test]
+    fn flow_style_is_json_without_the_characters_that_yaml_does_not_allow() {
+        let value = json!({ "a\u{7f}": ["\u{80}\u{85}\u{9f}", "\u{2028}\u{2029}", "\u{fffe}\u{ffff}", "\u{feff}😀ä\n"] });
+        let pieces: Pieces =
+            ["[1,".to_owned(), value.to_string(), "]".to_owned()].map(Bytes::from).into_iter().collect();
+        let flow = flow_style(pieces).concat();
+        let text = std::str::from_utf8(&flow).expect("it is UTF-8");
+        assert_eq!(
+            text,
+            "[1,{\"a\\u007f\":[\"\\u0080\\u0085\\u009f\",\"\\u2028\\u2029\",\"\\ufffe\\uffff\",\"\u{feff}😀ä\\n\"]}]"
+        );
+        assert_eq!(serde_json::from_str::<Value>(text).expect("it is JSON"), json!([1, value]));
     }
 
     /// Recorded from kube-apiserver.

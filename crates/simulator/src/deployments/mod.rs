@@ -208,7 +208,8 @@ impl Rollout<'_> {
     fn has_old_pods(&self) -> bool {
         let mut pods =
             self.olds.iter().flat_map(|it| self.of.pods.found(CONTROLLER, text(it, "/metadata/uid")));
-        pods.any(|it| !it.has_ended)
+        let namespace = text(&self.deployment, "/metadata/namespace");
+        pods.any(|it| !it.has_ended && it.header().namespace == Some(namespace))
     }
 
     /// Updates the annotations of the current ReplicaSet.

@@ -102,9 +102,11 @@ impl Reconciler for Endpoints {
         let mut writes = slices::writes(&service, wanted, self.own_slices(key));
         // A service that is being deleted can have traffic until its finalizers are gone. New slices
         // would compete with the garbage collector
-        // (k8s.io/endpointslice v0.36.4 reconciler.go, `finalize`).
-        if is_deleting(&service) {
+        // (k8s.io/endpointslice v0.36.4 reconciler.go, `finalize`), and old ones stay if nothing can
+        // replace them.
+        if is_deleting(&service) && !writes.create.is_empty() {
             writes.create.clear();
+            writes.delete.clear();
         }
         let slices = self.write_slices(key, writes, writer).await;
         let subsets = groups.iter().filter_map(|it| addresses::subset(&service, it)).collect();

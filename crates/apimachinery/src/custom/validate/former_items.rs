@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::custom::structural::Structural;
 use crate::schema::Topology;
+use crate::weight;
 
 /// The items of the old list by their keys, for keyed lists.
 #[derive(Default)]
@@ -27,7 +28,7 @@ impl<'a> FormerItems<'a> {
         let (Some(Topology::Map(keys)), Some(Value::Array(old))) = (&schema.list, old) else {
             return Self::default();
         };
-        if !take_checks(old.len().saturating_mul(keys.len())) {
+        if !take_checks(weight_of_keys(keys, old)) {
             return Self::default();
         }
         let mut items = HashMap::with_capacity(old.len());
@@ -41,6 +42,13 @@ impl<'a> FormerItems<'a> {
     pub(super) fn of(&self, item: &Value) -> Option<&'a Value> {
         if self.items.is_empty() { None } else { self.items.get(&key_of(self.keys, item)).copied() }
     }
+}
+
+/// Returns the weight of the keys of all items, whether they have them or not.
+fn weight_of_keys(keys: &[String], items: &[Value]) -> usize {
+    let of_key = |item: &Value, key: &String| item.get(key).map_or(1, weight::of);
+    let of_item = |item: &Value| keys.iter().fold(0, |sum: usize, key| sum.saturating_add(of_key(item, key)));
+    items.iter().fold(0, |sum: usize, item| sum.saturating_add(of_item(item)))
 }
 
 /// Returns the JSON of the keys that an item has, each with its index. An absent key differs from a
