@@ -50,6 +50,7 @@ impl KeyRange {
 
 impl<T: Object> State<T> {
     /// Returns the objects of a range, in as few slices as possible.
+    #[inline]
     pub(super) fn slices<'s>(&'s self, range: &KeyRange) -> impl Iterator<Item = &'s [Arc<T>]> + use<'s, T> {
         self.objects.slices(&range.from, range.to.as_deref().unwrap_or(END))
     }

@@ -8,6 +8,7 @@ use dogwatch_core::{LabelSelector, Object, Operator, Requirement};
 use super::lookup::KeyRange;
 use super::postings::Postings;
 use super::state::State;
+use super::walk::Values;
 
 impl<T: Object> State<T> {
     /// Returns the objects of one namespace, or of all, whose labels match, ordered by key.
@@ -39,7 +40,7 @@ impl<T: Object> State<T> {
                 objects
             }
             _ => {
-                let all = self.slices(&range).flatten();
+                let all = Values::of(self.slices(&range));
                 all.filter(|it| selector.matches(it.header().labels)).cloned().collect()
             }
         }

@@ -7,6 +7,7 @@ use dogwatch_core::{LabelSelector, Object, ObjectKey, ResourceVersion};
 
 use super::lookup::KeyRange;
 use super::state::{State, object_key};
+use super::walk::Values;
 use crate::index::IndexError;
 
 /// The contents of a store at one version.
@@ -115,12 +116,12 @@ impl<T: Object> Snapshot<T> {
 
     /// Returns all objects, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.state.slices(&KeyRange::new(None)).flatten()
+        Values::of(self.state.slices(&KeyRange::new(None)))
     }
 
     /// Returns the objects of one namespace, ordered by name.
     pub fn in_namespace<'s>(&'s self, namespace: &str) -> impl Iterator<Item = &'s Arc<T>> + use<'s, T> {
-        self.state.slices(&KeyRange::of_namespace(namespace)).flatten()
+        Values::of(self.state.slices(&KeyRange::of_namespace(namespace)))
     }
 
     /// Returns the objects of one namespace, or of all, whose labels match, ordered by key.
