@@ -15,7 +15,6 @@ use dogwatch_core::ObjectKey;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::kinds::json_access::items;
 use crate::registry::{Catalog, Kind};
 use crate::store::{CollectionName, Encoded, Store};
 use crate::webhook::rules::Subject;
@@ -113,11 +112,15 @@ impl ParsedConfigurations {
     fn updated(&self, position: Option<u64>, stored: &[Arc<Encoded>]) -> Self {
         let mut bytes = 0_usize;
         let parse = |it: &Arc<Encoded>| {
-            bytes = bytes.saturating_add(it.json().len());
+            let size = it.json().len();
+            let is_kept = bytes.saturating_add(size) <= MAX_PARSED;
+            if is_kept {
+                bytes = bytes.saturating_add(size);
+            }
             let known =
                 self.configurations.get(it.key()).filter(|known| known.stored.version() == it.version());
             let known = known.and_then(|it| it.webhooks.clone());
-            let webhooks = (bytes <= MAX_PARSED).then(|| known.unwrap_or_else(|| webhooks_of(it)));
+            let webhooks = is_kept.then(|| known.unwrap_or_else(|| webhooks_of(it)));
             (it.key().clone(), ParsedConfiguration { stored: Arc::clone(it), webhooks })
         };
         Self { position, configurations: stored.iter().map(parse).collect(), matches: Mutex::default() }
@@ -139,14 +142,16 @@ impl ParsedConfigurations {
         if let Some(known) = self.matches.lock().get(catalog, &subject) {
             return known;
         }
-        let mut found = Vec::new();
+        let (mut found, mut are_kept) = (Vec::new(), true);
         for it in self.configurations.values() {
             let webhooks = it.webhooks.clone().unwrap_or_else(|| webhooks_of(&it.stored));
+            let before = found.len();
             found.extend(webhooks.iter().filter_map(&matches));
+            are_kept &= it.webhooks.is_some() || found.len() == before;
         }
         let found = Arc::from(found);
         // A match keeps its webhook in memory.
-        if self.configurations.values().all(|it| it.webhooks.is_some()) {
+        if are_kept {
             self.matches.lock().insert(catalog, subject, &found);
         }
         found
@@ -154,7 +159,11 @@ impl ParsedConfigurations {
 }
 
 fn webhooks_of(configuration: &Encoded) -> Arc<[Arc<Value>]> {
-    items(&configuration.to_value(), "/webhooks").iter().cloned().map(Arc::new).collect()
+    let mut configuration = configuration.to_value();
+    match configuration.get_mut("webhooks").map(Value::take) {
+        Some(Value::Array(webhooks)) => webhooks.into_iter().map(Arc::new).collect(),
+        _ => Arc::default(),
+    }
 }
 
 impl Matches {
@@ -190,6 +199,8 @@ impl OwnedSubject {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use serde_json::json;
 
     use super::*;
@@ -227,6 +238,18 @@ mod tests {
         assert_eq!(first, second);
         assert_eq!(first[0], json!("a1").into());
         assert!(Arc::ptr_eq(&first[0], &second[0]) && !Arc::ptr_eq(&first[1], &second[1]));
+        // Requests that none of them matches are remembered all the same.
+        let all = cache.get(&store, &"configurations".into());
+        let calls = Cell::new(0);
+        let small = |it: &Arc<Value>| {
+            calls.set(calls.get() + 1);
+            (**it == json!("a1")).then(|| MatchedWebhook { webhook: Arc::clone(it), kind: None })
+        };
+        let other = Subject { resource: "services", ..SUBJECT };
+        for _ in 0..3 {
+            assert_eq!(all.matching(&catalog, &other, small).len(), 1);
+        }
+        assert_eq!(calls.get(), 2);
     }
 
     #[test]

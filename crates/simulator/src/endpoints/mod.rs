@@ -80,6 +80,7 @@ impl Reconciler for Endpoints {
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, Error> {
         let writer = Writer { manager: "kube-controller-manager", context };
+        // A service that is being deleted can have traffic until its finalizers are gone.
         let Some(service) = self.services.get(key) else {
             self.forget(key, writer).await?;
             return Ok(Action::Done);
@@ -99,15 +100,7 @@ impl Reconciler for Endpoints {
         };
         let wanted =
             groups.iter().map(|it| (it.ports.clone(), it.pods.iter().map(endpoint).collect())).collect();
-        let mut writes = slices::writes(&service, wanted, self.own_slices(key));
-        // A service that is being deleted can have traffic until its finalizers are gone. New slices
-        // would compete with the garbage collector
-        // (k8s.io/endpointslice v0.36.4 reconciler.go, `finalize`), and old ones stay if nothing can
-        // replace them.
-        if is_deleting(&service) && !writes.create.is_empty() {
-            writes.create.clear();
-            writes.delete.clear();
-        }
+        let writes = slices::writes(&service, wanted, self.own_slices(key));
         let slices = self.write_slices(key, writes, writer).await;
         let subsets = groups.iter().filter_map(|it| addresses::subset(&service, it)).collect();
         let endpoints = self.write_endpoints(key, &service, subsets, writer).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::addresses::key;
 use crate::json_access::{entries, items, text};
-use crate::owner::reference;
+use crate::owner::{is_deleting, reference};
 
 /// The largest number of endpoints in a slice: the default of `MaxEndpointsPerSlice` in
 /// k8s.io/kubernetes v1.36.4 pkg/controller/endpointslice/config/v1alpha1/defaults.go.
@@ -36,7 +36,8 @@ pub(super) fn service_of(slice: &Value) -> Option<&str> {
 /// Returns the writes after which the slices of a service list these endpoints, which are grouped
 /// by their ports.
 pub(super) fn writes(service: &Value, wanted: Vec<(Vec<Value>, Vec<Value>)>, slices: Vec<Value>) -> Writes {
-    let mut writes = Writes::default();
+    // The slices of the service that are not needed any more.
+    let (mut writes, mut free) = (Writes::default(), Vec::new());
     // A service without endpoints has one empty slice.
     let wanted = if wanted.is_empty() { vec![(Vec::new(), Vec::new())] } else { wanted };
     let groups: HashMap<_, _> = wanted.iter().enumerate().map(|(at, (ports, _))| (key(ports), at)).collect();
@@ -47,6 +48,7 @@ pub(super) fn writes(service: &Value, wanted: Vec<(Vec<Value>, Vec<Value>)>, sli
         let is_ours = text(&slice, "/addressType") == "IPv4" && is_owned(&slice, service);
         match group.filter(|_| is_ours) {
             Some(group) => kept[*group].push(Slice { changed: false, slice }),
+            None if is_ours => free.push(slice),
             None => writes.delete.push(text(&slice, "/metadata/name").to_owned()),
         }
     }
@@ -62,7 +64,7 @@ pub(super) fn writes(service: &Value, wanted: Vec<(Vec<Value>, Vec<Value>)>, sli
     let labels = labels(service);
     for (index, Slice { mut slice, changed }) in kept.into_iter().flatten().enumerate() {
         if items(&slice, "/endpoints").is_empty() && !(nothing && index == 0) {
-            writes.delete.push(text(&slice, "/metadata/name").to_owned());
+            free.push(slice);
             continue;
         }
         let relabeled = slice["metadata"]["labels"] != labels;
@@ -70,6 +72,23 @@ pub(super) fn writes(service: &Value, wanted: Vec<(Vec<Value>, Vec<Value>)>, sli
         if changed || relabeled {
             writes.update.push(slice);
         }
+    }
+    // Slices that would be deleted are used instead of new ones, which saves a write and leaves no
+    // moment without endpoints (k8s.io/endpointslice v0.36.4 reconciler.go, `finalize`).
+    for mut slice in free {
+        let Some(mut fresh) = writes.create.pop() else {
+            writes.delete.push(text(&slice, "/metadata/name").to_owned());
+            continue;
+        };
+        for field in ["ports", "endpoints"] {
+            slice[field] = fresh[field].take();
+        }
+        slice["metadata"]["labels"] = labels.clone();
+        writes.update.push(slice);
+    }
+    // New slices would compete with the garbage collector.
+    if is_deleting(service) {
+        writes.create.clear();
     }
     writes
 }
@@ -221,9 +240,22 @@ mod tests {
         let mut slices = Vec::new();
         assert_eq!(apply(&mut slices, vec![]), (1, 0, 0));
         assert_eq!(apply(&mut slices, vec![]), (0, 0, 0));
-        assert_eq!(apply(&mut slices, vec![(ports(), vec![endpoint(1, true)])]), (1, 0, 1));
-        assert_eq!(apply(&mut slices, vec![]), (1, 0, 1));
+        assert_eq!(apply(&mut slices, vec![(ports(), vec![endpoint(1, true)])]), (0, 1, 0));
+        assert_eq!((sizes(&slices), items(&slices[0], "/ports")), (vec![1], &*ports()));
+        assert_eq!(apply(&mut slices, vec![]), (0, 1, 0));
         assert_eq!((sizes(&slices), items(&slices[0], "/ports").len()), (vec![0], 0));
+    }
+
+    #[test]
+    fn a_service_that_is_deleted_keeps_its_slices_up_to_date_and_gets_no_new_ones() {
+        let mut deleted = service();
+        deleted["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
+        let wanted = || vec![(ports(), vec![endpoint(1, true)])];
+        assert_eq!(writes(&deleted, wanted(), Vec::new()), Writes::default());
+        let mut slices = Vec::new();
+        apply(&mut slices, vec![]);
+        let Writes { create, update, delete } = writes(&deleted, wanted(), slices);
+        assert_eq!((create.len(), sizes(&update), delete.len()), (0, vec![1], 0));
     }
 
     #[test]

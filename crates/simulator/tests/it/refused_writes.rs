@@ -121,7 +121,7 @@ async fn slices_that_cannot_be_written_do_not_keep_the_endpoints() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slice_stays_until_the_one_that_replaces_it_is_stored() {
+async fn a_slice_keeps_its_endpoints_until_others_are_stored() {
     let it = TestCluster::with(Settings::instant()).await;
     let slices = ("discovery.k8s.io/v1", "EndpointSlice");
     let service = |ports: Value| {
@@ -143,7 +143,7 @@ async fn a_slice_stays_until_the_one_that_replaces_it_is_stored() {
         }
     };
     it.until(slices, serves(1)).await;
-    let refused = it.server.faults().rule(Rule::on("create").resource("endpointslices").refuse(403));
+    let refused = it.server.faults().rule(Rule::on("update").resource("endpointslices").refuse(403));
     let both = json!([http, { "name": "metrics", "port": 90 }]);
     it.change(("v1", "Service"), "default/web", |it| it["spec"]["ports"] = both.clone()).await;
     it.advance(Duration::from_secs(60)).await;

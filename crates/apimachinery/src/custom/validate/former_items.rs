@@ -13,7 +13,7 @@ use crate::weight;
 #[derive(Default)]
 pub(super) struct FormerItems<'a> {
     keys: &'a [String],
-    /// By [`key_of`]: a list has up to 200,000 items, so it is not searched for each.
+    /// By [`key_of`]: a list may have a million items, so it is not searched for each.
     items: HashMap<String, &'a Value>,
 }
 
