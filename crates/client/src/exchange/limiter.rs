@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::config::RateLimit;
 
-/// The longest interval between two tokens; its nanoseconds times the burst must fit 64 bits.
+/// The longest time to fill the bucket; its nanoseconds must fit 64 bits.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A token bucket. Dropping the future cancels the wait; a token is taken only when the wait is
@@ -36,12 +36,12 @@ struct TokioTime(Instant);
 impl Limiter {
     /// Returns `None` if the rate is not positive, which turns the limit off, as in client-go.
     pub(crate) fn new(limit: RateLimit) -> Option<Self> {
-        // A rate so low that its interval exceeds the clock's range becomes one request per hundred
-        // years: only the burst passes.
+        let burst = NonZeroU32::new(limit.burst).unwrap_or(NonZeroU32::MIN);
+        // A rate so low that the bucket is not full within the clock's range becomes one that fills it in
+        // a hundred years: only the burst passes.
         let interval = (limit.qps > 0.0)
             .then(|| Duration::try_from_secs_f64(1.0 / f64::from(limit.qps)).unwrap_or(LONGEST))?
-            .min(LONGEST);
-        let burst = NonZeroU32::new(limit.burst).unwrap_or(NonZeroU32::MIN);
+            .min(LONGEST / burst.get());
         let quota = Quota::with_period(interval)?.allow_burst(burst);
         Some(Self { bucket: RateLimiter::direct_with_clock(quota, TokioClock), clock: TokioClock })
     }
@@ -98,6 +98,20 @@ mod tests {
         }
         let taken = start.elapsed();
         assert!((Duration::from_millis(990)..Duration::from_millis(1020)).contains(&taken), "{taken:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rq_5_the_burst_passes_at_the_lowest_rate() {
+        for (qps, burst) in
+            [(1e-30, 1), (1e-30, 7), (1e-30, 1_000), (f32::MIN_POSITIVE, u32::MAX), (1e-9, 1_000)]
+        {
+            let limiter = Limiter::new(RateLimit { qps, burst }).expect("a positive rate");
+            for _ in 0..burst.min(1_000) {
+                assert_eq!(limiter.wait().await, Duration::ZERO, "{qps} {burst}");
+            }
+            let next = tokio::time::timeout(Duration::from_secs(24 * 3600), limiter.wait()).await;
+            assert_eq!(next.is_err(), burst <= 1_000, "{qps} {burst}");
+        }
     }
 
     #[test]
