@@ -2,14 +2,15 @@
 """Makes field-shapes.tsv from the public Go types: which empty fields are left out of JSON, which are shown.
 
     field-shapes.py API_DIR APIMACHINERY_DIR APIEXTENSIONS_DIR AGGREGATOR_DIR RESOURCES_JSON > field-shapes.tsv
+    field-shapes.py API_DIR APIMACHINERY_DIR APIEXTENSIONS_DIR AGGREGATOR_DIR all > field-omissions.tsv
 
-The directories are the sources of k8s.io/api, k8s.io/apimachinery, k8s.io/apiextensions-apiserver and k8s.io/kube-aggregator
+The second form lists, for every type of every version, the single values that are left out where empty. The directories are the sources of k8s.io/api, k8s.io/apimachinery, k8s.io/apiextensions-apiserver and k8s.io/kube-aggregator
 0.36, RESOURCES_JSON lists the kinds a server serves (group, version, kind).
 """
 import glob, json, re, sys
 
 api, machinery, extensions, aggregator, resources = sys.argv[1:]
-files=[f for f in glob.glob(api+'/*/*/types*.go')+glob.glob(extensions+'/pkg/apis/*/v1/types*.go')+glob.glob(aggregator+'/pkg/apis/*/v1/types*.go')+glob.glob(machinery+'/pkg/apis/meta/v1/types.go') if not re.search(r'_test|generated|swagger',f)]
+files=[f for f in glob.glob(api+'/*/*/types*.go')+glob.glob(extensions+'/pkg/apis/*/v1*/types*.go')+glob.glob(aggregator+'/pkg/apis/*/v1*/types*.go')+[machinery+'/pkg/apis/meta/v1/types.go'] if not re.search(r'_test|generated|swagger',f)]
 S={};A={};IMP={}
 for f in files:
     p=f.split('/'); pkg='meta/v1' if f.startswith(machinery) else p[-3]+'/'+p[-2]
@@ -40,7 +41,7 @@ def resolve(t,pkg,imps):
     if q in A: return resolve(*A[q])
     return ('','n','')
 OUT={}
-def fields(q,depth=0):
+def fields(q,inlined=True):
     body,pkg,imps=S[q]; r={}
     for l in body.split('\n'):
         m=re.match(r'\t(?:(\w+)\s+)?([\w\.\[\]\*]+)\s+`[^`]*json:"([^"]*)"',l)
@@ -49,7 +50,7 @@ def fields(q,depth=0):
         if name is None and (parts[0]=='' ):
             t=t.lstrip('*'); c,z,g=resolve(t,pkg,imps)
             if t.endswith('TypeMeta'): continue
-            if g: r.update(fields(g,depth+1))
+            if g and inlined: r.update(fields(g))
             continue
         if parts[0] in ('','-'): continue
         ptr=t.startswith('*'); c,z,g=resolve(t.lstrip('*'),pkg,imps)
@@ -65,6 +66,13 @@ def visit(q):
     OUT[q]=fields(q)
     for v in OUT[q].values():
         if v[3:]: visit(v[3:])
+if resources=='all':
+    sys.stdout.write('# For each Go type of Kubernetes 1.36: the fields that are left out of JSON where they are empty, without lists and maps;\n# and with a dot, the embedded types whose fields JSON has in their place.\n')
+    for q in sorted(S):
+        omitted=[name for name,how in fields(q,False).items() if how[0]=='o' and how[2]=='.']
+        embedded=['.'+name for name in re.findall(r'^\t(?:\w+\.)?(\w+)\s+`json:",inline',S[q][0],re.M) if name!='TypeMeta']
+        if omitted+embedded: sys.stdout.write('\t'.join([q]+omitted+embedded)+'\n')
+    sys.exit()
 roots=[]
 for r in json.load(open(resources)):
     g=r['group']; pk={'':'core','internal.apiserver.k8s.io':'apiserverinternal'}.get(g,g.split('.')[0])

@@ -4,6 +4,9 @@ use dogwatch_core::{ObjectKey, ResourceVersion};
 
 use crate::event::EventKind;
 
+/// The start of the description of an object that is nested too deeply.
+pub(crate) const TOO_DEEP: &str = "nested deeper than";
+
 /// An object that could not be decoded: its identity, the position in it, and the reason.
 ///
 /// It is one item of a list or one event of a watch, and does not affect those before and after it.
@@ -23,6 +26,13 @@ pub struct UndecodableItem {
     pub path: String,
     /// A description of the problem.
     pub reason: String,
+}
+
+impl UndecodableItem {
+    /// Returns true if the object could not be decoded because it is nested too deeply.
+    pub fn is_too_deep(&self) -> bool {
+        self.reason.starts_with(TOO_DEEP)
+    }
 }
 
 fn name(key: Option<&ObjectKey>) -> &str {

@@ -17,8 +17,23 @@ impl Fields {
         self.managed = true;
         self
     }
+}
 
-    pub(crate) fn keeps_managed_fields(self) -> bool {
-        self.managed
+/// The role of the next object while it is decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Any object, all of whose members are read.
+    #[default]
+    Plain,
+    /// The Kubernetes object itself; its `metadata` is recognized.
+    Root,
+    /// The metadata of the Kubernetes object; its managed fields are skipped.
+    Metadata,
+}
+
+impl Role {
+    /// Returns the role of a whole object.
+    pub(crate) fn of_object(fields: Fields) -> Self {
+        if fields.managed { Self::Plain } else { Self::Root }
     }
 }

@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use serde::de::DeserializeOwned;
 
 use crate::bad_item::UndecodableItem;
+use crate::body::{EncodedObject, JsonListSplitter, ProtobufListSplitter};
 use crate::error::ListError;
 use crate::fields::Fields;
-use crate::json::ListSplitter;
 use crate::list_meta::ListMeta;
 
 /// The default limit of the size of an item: more than etcd can store.
@@ -27,31 +27,51 @@ const ITEM_LIMIT: usize = 16 * 1024 * 1024;
 /// missing items before that.
 #[derive(Debug)]
 pub struct ListDecoder<T> {
-    splitter: ListSplitter,
-    limit: usize,
+    splitter: Splitter,
     fields: Fields,
     item: PhantomData<fn() -> T>,
+}
+
+#[derive(Debug)]
+enum Splitter {
+    Json(JsonListSplitter),
+    Protobuf(ProtobufListSplitter),
 }
 
 impl<T: DeserializeOwned> ListDecoder<T> {
     /// Creates a decoder of a JSON list.
     pub fn json() -> Self {
-        let (limit, fields) = (ITEM_LIMIT, Fields::default());
-        Self { splitter: ListSplitter::new(limit, fields), limit, fields, item: PhantomData }
+        Self::new(Splitter::Json(JsonListSplitter::new(ITEM_LIMIT)))
+    }
+
+    /// Creates a decoder of a protobuf list, `application/vnd.kubernetes.protobuf`.
+    ///
+    /// The items have the same fields as in JSON. [`has_protobuf`](crate::has_protobuf) returns
+    /// whether a kind has a protobuf encoding.
+    pub fn protobuf() -> Self {
+        Self::new(Splitter::Protobuf(ProtobufListSplitter::new(ITEM_LIMIT)))
+    }
+
+    fn new(splitter: Splitter) -> Self {
+        Self { splitter, fields: Fields::default(), item: PhantomData }
     }
 
     /// Sets which fields of the items are skipped. Defaults to managed fields. Must be called
     /// before the first chunk.
     #[must_use]
     pub fn fields(self, fields: Fields) -> Self {
-        Self { splitter: ListSplitter::new(self.limit, fields), fields, ..self }
+        Self { fields, ..self }
     }
 
     /// Sets the maximal size of an item in bytes. Defaults to 16 MiB. Must be called before the
     /// first chunk.
     #[must_use]
     pub fn item_limit(self, bytes: usize) -> Self {
-        Self { splitter: ListSplitter::new(bytes, self.fields), limit: bytes, ..self }
+        let splitter = match self.splitter {
+            Splitter::Json(_) => Splitter::Json(JsonListSplitter::new(bytes)),
+            Splitter::Protobuf(_) => Splitter::Protobuf(ProtobufListSplitter::new(bytes)),
+        };
+        Self { splitter, ..self }
     }
 
     /// Processes the next chunk of the body, of any size, and passes every completed item to
@@ -65,7 +85,12 @@ impl<T: DeserializeOwned> ListDecoder<T> {
         chunk: &[u8],
         mut sink: impl FnMut(Result<T, UndecodableItem>),
     ) -> Result<(), ListError> {
-        self.splitter.feed(chunk, &mut sink)
+        let fields = self.fields;
+        let mut sink = |item: Result<EncodedObject<'_>, _>| sink(item.and_then(|it| it.decode(fields)));
+        match &mut self.splitter {
+            Splitter::Json(splitter) => splitter.feed(chunk, &mut sink),
+            Splitter::Protobuf(splitter) => splitter.feed(chunk, &mut sink),
+        }
     }
 
     /// Ends the list, after the last chunk of the body.
@@ -74,6 +99,9 @@ impl<T: DeserializeOwned> ListDecoder<T> {
     /// Returns an error if the body was truncated, or is a `Status` or anything else than a list,
     /// or if [`Self::feed`] failed before.
     pub fn finish(self) -> Result<ListMeta, ListError> {
-        self.splitter.finish()
+        match self.splitter {
+            Splitter::Json(splitter) => splitter.finish(),
+            Splitter::Protobuf(splitter) => splitter.finish(),
+        }
     }
 }

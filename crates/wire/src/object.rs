@@ -4,8 +4,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::bad_item::UndecodableItem;
+use crate::body;
 use crate::fields::Fields;
-use crate::json;
+use crate::protobuf::Schema;
 
 /// Decodes a JSON body that is one object.
 ///
@@ -16,7 +17,31 @@ use crate::json;
 /// Returns an error if the body is empty, truncated, not JSON or more than one value, or does not
 /// match the type.
 pub fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T, UndecodableItem> {
-    json::from_slice(body, fields)
+    body::decode_json(body, fields)
+}
+
+/// Decodes a protobuf body that is one object in its envelope,
+/// `application/vnd.kubernetes.protobuf`.
+///
+/// The object has the same fields as in JSON, among them `apiVersion` and `kind`, and any type that
+/// decodes from JSON decodes from protobuf.
+///
+/// # Errors
+/// Returns an error if the body has no envelope, is of an unknown kind, is malformed, or does not
+/// match the type.
+pub fn from_protobuf<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T, UndecodableItem> {
+    body::decode_protobuf(body, fields)
+}
+
+/// Returns whether a kind has a protobuf encoding that this crate knows: the built-in kinds of
+/// Kubernetes 1.36 have one, custom resources do not.
+///
+/// ```
+/// assert!(dogwatch_wire::has_protobuf("apps/v1", "Deployment"));
+/// assert!(!dogwatch_wire::has_protobuf("example.com/v1", "Widget"));
+/// ```
+pub fn has_protobuf(api_version: &str, kind: &str) -> bool {
+    Schema::get().of_kind(api_version, kind).is_some()
 }
 
 /// Encodes an object as JSON.

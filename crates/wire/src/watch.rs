@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use serde::de::DeserializeOwned;
 
 use crate::bad_item::UndecodableItem;
+use crate::body::{EncodedEvent, JsonWatchSplitter, ProtobufWatchSplitter};
 use crate::error::WatchError;
 use crate::event::WatchEvent;
 use crate::fields::Fields;
-use crate::json::WatchSplitter;
 
 /// The default limit of the size of an event, as in client-go (rule RQ-4; k8s.io/apimachinery
 /// v0.36.4 `pkg/runtime/serializer/streaming/streaming.go`).
@@ -24,31 +24,48 @@ const FRAME_LIMIT: usize = 16 * 1024 * 1024;
 /// next event is unknown.
 #[derive(Debug)]
 pub struct WatchDecoder<T> {
-    splitter: WatchSplitter,
-    limit: usize,
+    splitter: Splitter,
     fields: Fields,
     object: PhantomData<fn() -> T>,
+}
+
+#[derive(Debug)]
+enum Splitter {
+    Json(JsonWatchSplitter),
+    Protobuf(ProtobufWatchSplitter),
 }
 
 impl<T: DeserializeOwned> WatchDecoder<T> {
     /// Creates a decoder of a JSON watch.
     pub fn json() -> Self {
-        let (limit, fields) = (FRAME_LIMIT, Fields::default());
-        Self { splitter: WatchSplitter::new(limit, fields), limit, fields, object: PhantomData }
+        Self::new(Splitter::Json(JsonWatchSplitter::new(FRAME_LIMIT)))
+    }
+
+    /// Creates a decoder of a protobuf watch, `application/vnd.kubernetes.protobuf;stream=watch`.
+    pub fn protobuf() -> Self {
+        Self::new(Splitter::Protobuf(ProtobufWatchSplitter::new(FRAME_LIMIT)))
+    }
+
+    fn new(splitter: Splitter) -> Self {
+        Self { splitter, fields: Fields::default(), object: PhantomData }
     }
 
     /// Sets which fields of the objects are skipped. Defaults to managed fields. Must be called
     /// before the first chunk.
     #[must_use]
     pub fn fields(self, fields: Fields) -> Self {
-        Self { splitter: WatchSplitter::new(self.limit, fields), fields, ..self }
+        Self { fields, ..self }
     }
 
     /// Sets the maximal size of an event in bytes. Defaults to 16 MiB. Must be called before the
     /// first chunk.
     #[must_use]
     pub fn frame_limit(self, bytes: usize) -> Self {
-        Self { splitter: WatchSplitter::new(bytes, self.fields), limit: bytes, ..self }
+        let splitter = match self.splitter {
+            Splitter::Json(_) => Splitter::Json(JsonWatchSplitter::new(bytes)),
+            Splitter::Protobuf(_) => Splitter::Protobuf(ProtobufWatchSplitter::new(bytes)),
+        };
+        Self { splitter, ..self }
     }
 
     /// Processes the next chunk of the stream, of any size, and passes every completed event to
@@ -62,7 +79,12 @@ impl<T: DeserializeOwned> WatchDecoder<T> {
         chunk: &[u8],
         mut sink: impl FnMut(Result<WatchEvent<T>, UndecodableItem>),
     ) -> Result<(), WatchError> {
-        self.splitter.feed(chunk, &mut sink)
+        let fields = self.fields;
+        let mut sink = |event: Result<EncodedEvent<'_>, _>| sink(event.and_then(|it| it.decode(fields)));
+        match &mut self.splitter {
+            Splitter::Json(splitter) => splitter.feed(chunk, &mut sink),
+            Splitter::Protobuf(splitter) => splitter.feed(chunk, &mut sink),
+        }
     }
 
     /// Ends the watch, after the last chunk of the stream. A watch usually ends between two events.
@@ -70,6 +92,9 @@ impl<T: DeserializeOwned> WatchDecoder<T> {
     /// # Errors
     /// Returns an error if the stream ended inside an event, or if [`Self::feed`] failed before.
     pub fn finish(self) -> Result<(), WatchError> {
-        self.splitter.finish()
+        match self.splitter {
+            Splitter::Json(splitter) => splitter.finish(),
+            Splitter::Protobuf(splitter) => splitter.finish(),
+        }
     }
 }

@@ -1,6 +1,8 @@
-//! Generates the tables of the API server from the data in `crates/apimachinery/data`.
+//! Generates the tables of the API server and of the decoders from the data in
+//! `crates/apimachinery/data`.
 //!
-//! It reads the data files and writes `generated/` next to them. With `--check` it writes nothing,
+//! It reads the data files and writes `generated/` next to them, and the table of protobuf messages
+//! in `crates/wire/data`. With `--check` it writes nothing,
 //! and fails if a file would change. The output is reproducible. The modules below decide the
 //! contents of a table; this one handles files only.
 
@@ -21,7 +23,7 @@ pub(crate) struct Options {
     check: bool,
 }
 
-/// A generated file: its name and its content. A file whose name ends in `.gz` is compressed.
+/// A generated file: its path in `crates`, and its content. A file whose path ends in `.gz` is compressed.
 /// Compressed files are compared by their content, since another version of gzip may produce other
 /// bytes.
 type Table = (&'static str, String);
@@ -29,9 +31,8 @@ type Table = (&'static str, String);
 /// Writes the tables, or checks them.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/apimachinery/data");
-    let generated = folder.join("generated");
     for (name, text) in tables(&folder)? {
-        let path = generated.join(name);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(name);
         let compressed = name.ends_with(".gz");
         let current = std::fs::read(&path).unwrap_or_default();
         if if compressed { descriptions::decompress(&current) == text } else { current == text.as_bytes() } {
@@ -40,7 +41,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         if options.check {
             bail!("{name} is out of date; run `cargo xtask gen`");
         }
-        std::fs::create_dir_all(&generated).context("cannot create the directory for the tables")?;
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).context("cannot create the directory for the tables")?;
+        }
         let bytes = if compressed { descriptions::compress(&text)? } else { text.into_bytes() };
         std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         eprintln!("wrote {name}");
@@ -59,15 +62,16 @@ fn tables(folder: &Path) -> anyhow::Result<Vec<Table>> {
     let values = read(folder.join("openapi-values.json"))?;
     let definitions = definitions::normalise(&read(folder.join("openapi-definitions.json"))?, &values)?;
     let fields = text(folder.join("proto-fields.tsv"))?;
+    let omissions = text(folder.join("field-omissions.tsv"))?;
     let descriptions_data = text(folder.join("openapi-prose.tsv"))?;
     let kinds = definitions::kinds(&definitions);
     let served = definitions::served(&definitions, &resources::group_versions(&resources)?);
     Ok(vec![
-        ("definitions.txt", definitions::lines(&served)?),
-        ("resources.json", resources::table(&resources, &kinds, &served)?),
-        ("columns.json", resources::columns(&columns)?),
-        ("protobuf.txt", protobuf::lines(&fields, &definitions, &resources::group_versions(&resources)?)?),
-        ("prose.gz", descriptions::lines(&descriptions_data, &served)?),
+        ("apimachinery/data/generated/definitions.txt", definitions::lines(&served)?),
+        ("apimachinery/data/generated/resources.json", resources::table(&resources, &kinds, &served)?),
+        ("apimachinery/data/generated/columns.json", resources::columns(&columns)?),
+        ("wire/data/protobuf.txt", protobuf::lines(&fields, &omissions)?),
+        ("apimachinery/data/generated/prose.gz", descriptions::lines(&descriptions_data, &served)?),
     ])
 }
 

@@ -1,59 +1,75 @@
 //! The table of protobuf messages: the encoding of built-in objects, field by field.
 //!
-//! One line for each message that is reachable from a served kind: its name, then its fields as
-//! `NUMBER SHAPE JSON-NAME`. A shape is `1` for a single value, `*` for a repeated one or `%` for a
-//! map with string keys, followed by `s`, `b`, `i`, `d`, `y` (string, bool, integer, double, bytes)
-//! or the line number of a message, counted from 0. A field whose message is inlined into its
-//! parent in JSON has the name `.`.
+//! A line `@PACKAGE` starts a package. Every other line is a message: its name, then its fields as
+//! `NUMBER SHAPE JSON-NAME`, separated by tabs. A shape is `1` for a single value, `?` for one that
+//! JSON omits where it is empty, `*` for a repeated one or `%` for a map with string keys, followed
+//! by `s`, `b`, `i`, `d`, `y` (string, bool, integer, double, bytes) or the position of a message,
+//! counted from 0. A field whose message is embedded in its parent in JSON has the name `.`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail};
 
-use super::definitions::Definitions;
-
-/// The messages of the API machinery that bodies may contain besides objects.
-const OPTIONS: [&str; 2] =
-    ["k8s.io.apimachinery.pkg.apis.meta.v1.DeleteOptions", "k8s.io.apimachinery.pkg.apis.meta.v1.Status"];
-
 /// A field: number, label, type and JSON name.
 type Field<'a> = (u32, &'a str, &'a str, &'a str);
-type Messages<'a> = BTreeMap<String, Vec<Field<'a>>>;
+type Messages<'a> = BTreeMap<(&'a str, &'a str), Vec<Field<'a>>>;
+/// For each Go type, such as `core/v1.Pod`, the fields that JSON omits where they are empty, and
+/// with a dot, the embedded types.
+type Omissions<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// Returns the lines of the table, from the field data and the definitions of the fields in JSON.
-pub(super) fn lines(
-    data: &str,
-    definitions: &Definitions,
-    group_versions: &BTreeSet<String>,
-) -> anyhow::Result<String> {
-    let messages = read(data)?;
-    let reachable = reachable(&messages, group_versions);
-    let index: BTreeMap<&str, usize> =
-        reachable.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
-    let mut text = String::new();
-    for name in &reachable {
+/// Returns the lines of the table, from the fields of all messages and the omissions of Go's types.
+pub(super) fn lines(fields: &str, omissions: &str) -> anyhow::Result<String> {
+    let messages = messages(fields)?;
+    let omissions: Omissions<'_> = rows(omissions)
+        .map(|row| {
+            let mut parts = row.split('\t');
+            (parts.next().unwrap_or_default(), parts.collect())
+        })
+        .collect();
+    let positions: BTreeMap<String, usize> = messages
+        .keys()
+        .enumerate()
+        .map(|(position, (package, name))| (format!("{package}.{name}"), position))
+        .collect();
+    let (mut text, mut last) = (String::new(), "");
+    for ((package, name), fields) in &messages {
+        if *package != last {
+            text.push_str(&format!("@{package}\n"));
+            last = package;
+        }
         text.push_str(name);
-        for (number, label, kind, json) in &messages[name] {
+        let type_name = go_type(package, name);
+        let omitted = omissions.get(type_name.as_str());
+        for (number, label, kind, json) in fields {
+            let json = json_name(name, json);
+            let embedded = kind.rsplit('.').next().is_some_and(|kind| {
+                kind != "TypeMeta" && omitted.is_some_and(|it| it.contains(format!(".{kind}").as_str()))
+            });
             let (repeat, kind) = match *label {
                 "repeated" => ('*', *kind),
                 "map" => ('%', kind.split_once(',').map_or(*kind, |(_, value)| value)),
+                _ if !embedded && omitted.is_some_and(|it| it.contains(json.as_str())) => ('?', *kind),
                 _ => ('1', *kind),
             };
-            let json = json_name(name, kind, json, definitions);
-            text.push_str(&format!("\t{number} {repeat}{} {json}", shape(kind, &index)?));
+            let json = if embedded { "." } else { &json };
+            text.push_str(&format!("\t{number} {repeat}{} {json}", shape(kind, &positions)?));
         }
         text.push('\n');
     }
     Ok(text)
 }
 
-fn read(data: &str) -> anyhow::Result<Messages<'_>> {
+fn rows(data: &str) -> impl Iterator<Item = &str> {
+    data.lines().filter(|it| !it.starts_with('#'))
+}
+
+fn messages(data: &str) -> anyhow::Result<Messages<'_>> {
     let mut messages = Messages::new();
-    for line in data.lines().filter(|it| !it.starts_with('#')) {
+    for line in rows(data) {
         let [package, message, number, label, kind, json] = line.split('\t').collect::<Vec<_>>()[..] else {
             bail!("a line of the protobuf data does not have six parts: {line}");
         };
-        let fields = messages.entry(format!("{package}.{message}")).or_default();
+        let fields = messages.entry((package, message)).or_default();
         if !number.is_empty() {
             let number = number.parse().with_context(|| format!("invalid field number: {line}"))?;
             fields.push((number, label, kind, json));
@@ -62,70 +78,45 @@ fn read(data: &str) -> anyhow::Result<Messages<'_>> {
     Ok(messages)
 }
 
-/// Returns the messages of all served versions, and those reachable from them.
-fn reachable(messages: &Messages<'_>, group_versions: &BTreeSet<String>) -> BTreeSet<String> {
-    let packages: BTreeSet<String> = group_versions
-        .iter()
-        .filter_map(|it| it.split_once('/'))
-        .map(|(group, version)| match group.split('.').next().unwrap_or_default() {
-            "" => format!(".core.{version}."),
-            first => format!(".{first}.{version}."),
-        })
-        .collect();
-    let served = |name: &str| packages.iter().any(|it| name.contains(it.as_str())) || OPTIONS.contains(&name);
-    let mut todo: Vec<&str> = messages.keys().map(String::as_str).filter(|it| served(it)).collect();
-    let mut found = BTreeSet::new();
-    while let Some(name) = todo.pop() {
-        if let Some(fields) = messages.get(name)
-            && found.insert(name.to_owned())
-        {
-            let kinds =
-                fields.iter().map(|(_, _, kind, _)| kind.split_once(',').map_or(*kind, |(_, value)| value));
-            todo.extend(kinds.filter(|it| it.contains('.')));
-        }
-    }
-    found
+/// Returns the name of a message's Go type, such as `core/v1.Pod`.
+fn go_type(package: &str, name: &str) -> String {
+    let mut parts = package.rsplit('.');
+    let version = parts.next().unwrap_or_default();
+    format!("{}/{version}.{name}", parts.next().unwrap_or_default())
 }
 
-fn shape(kind: &str, index: &BTreeMap<&str, usize>) -> anyhow::Result<String> {
+fn shape(kind: &str, positions: &BTreeMap<String, usize>) -> anyhow::Result<String> {
     Ok(match kind {
         "string" => "s".to_owned(),
         "bool" => "b".to_owned(),
         "int32" | "int64" => "i".to_owned(),
         "double" => "d".to_owned(),
         "bytes" => "y".to_owned(),
-        message => index.get(message).with_context(|| format!("unknown message {message}"))?.to_string(),
+        message => positions.get(message).with_context(|| format!("unknown message {message}"))?.to_string(),
     })
 }
 
-/// Returns the JSON name of a field, as its definition spells it. Returns `.` if JSON has the
-/// fields of its message inlined in the parent instead.
-fn json_name<'a>(message: &str, kind: &str, name: &'a str, definitions: &'a Definitions) -> &'a str {
-    let name = if message.ends_with(".JSONSchemaProps") { schema_name(name) } else { name };
-    let definition = format!("io.{}", message.replacen("k8s.io.", "k8s.", 1));
-    let Some(properties) = definitions.get(&definition).and_then(|it| it.get("properties")?.as_object())
-    else {
-        return name;
-    };
-    match properties.keys().find(|it| it.eq_ignore_ascii_case(name)) {
-        Some(spelled) => spelled,
-        None if kind.contains('.') => ".",
-        None => name,
+/// Returns the JSON name of a field, which is its protobuf name with few exceptions.
+fn json_name(message: &str, name: &str) -> String {
+    match (message, name) {
+        ("JSONSchemaProps", "ref") => "$ref".to_owned(),
+        ("JSONSchemaProps", "schema") => "$schema".to_owned(),
+        ("JSONSchemaProps", name) if name.starts_with("xKubernetes") => dashed(name),
+        (_, "uID") => "uid".to_owned(),
+        (_, "aPIGroup") => "apiGroup".to_owned(),
+        (_, "Expression" | "Name" | "Webhooks") => name.to_ascii_lowercase(),
+        (_, name) => name.to_owned(),
     }
 }
 
-/// Maps the fields of a JSON schema whose JSON names differ.
-fn schema_name(name: &str) -> &str {
-    match name {
-        "ref" => "$ref",
-        "schema" => "$schema",
-        "xKubernetesPreserveUnknownFields" => "x-kubernetes-preserve-unknown-fields",
-        "xKubernetesEmbeddedResource" => "x-kubernetes-embedded-resource",
-        "xKubernetesIntOrString" => "x-kubernetes-int-or-string",
-        "xKubernetesListMapKeys" => "x-kubernetes-list-map-keys",
-        "xKubernetesListType" => "x-kubernetes-list-type",
-        "xKubernetesMapType" => "x-kubernetes-map-type",
-        "xKubernetesValidations" => "x-kubernetes-validations",
-        name => name,
+/// Converts `xKubernetesListType` to `x-kubernetes-list-type`.
+fn dashed(name: &str) -> String {
+    let mut dashed = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            dashed.push('-');
+        }
+        dashed.push(letter.to_ascii_lowercase());
     }
+    dashed
 }

@@ -5,47 +5,24 @@
 
 use std::fmt;
 
-use serde::de::{Expected, Unexpected};
-
-use super::number::{self, Number, number};
-use super::scan::{Mark, last_bracket};
+use super::number;
+use super::scan::{Mark, ScanResult, Scanner, last_bracket};
 use super::text::unescape;
+use crate::bad_item::TOO_DEEP;
+use crate::read_error::ReadError;
+use crate::token::{Number, Text, Token};
 
 /// The maximal nesting depth of an object that is read, as in serde_json. Skipped values may be
 /// nested deeper.
 const MAX_DEPTH: u32 = 127;
 
-/// An error of reading a value.
-#[derive(Debug)]
-pub(super) struct ReadError(Box<Fault>);
-
-#[derive(Debug)]
-struct Fault {
-    what: String,
-    at: Option<usize>,
-    /// The way to the value, from the inside out.
-    path: Vec<Segment>,
-}
-
-/// A step of the way to a value.
-#[derive(Debug)]
-enum Segment {
-    Member(String),
-    Element(usize),
-}
-
-/// A string of the value: borrowed from it, or unescaped.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Text<'de, 's> {
-    Borrowed(&'de str),
-    Unescaped(&'s str),
-}
-
 /// A position in a complete value.
 #[derive(Debug)]
-pub(super) struct Cursor<'de> {
+pub(crate) struct Cursor<'de> {
     text: &'de str,
     marks: &'de [Mark],
+    /// The marks of a value that the cursor has scanned itself; otherwise empty.
+    own_marks: Vec<Mark>,
     at: usize,
     /// The number of brackets that are open around `at`. Invariant: the same as the scanner's
     /// depth.
@@ -59,22 +36,49 @@ pub(super) struct Cursor<'de> {
 
 impl<'de> Cursor<'de> {
     /// Creates a cursor at a position inside a scanned value, with `depth` brackets open around it.
-    pub(super) fn new(text: &'de str, marks: &'de [Mark], at: usize, depth: u32) -> Self {
-        Self { text, marks, at, depth, deepest: depth + MAX_DEPTH, scratch: String::new() }
+    pub(crate) fn new(text: &'de str, marks: &'de [Mark], at: usize, depth: u32) -> Self {
+        let (own_marks, scratch) = (Vec::new(), String::new());
+        Self { text, marks, own_marks, at, depth, deepest: depth + MAX_DEPTH, scratch }
     }
 
-    pub(super) fn at(&self) -> usize {
+    /// Creates a cursor at the start of a value that has not been scanned yet, inside of `levels`
+    /// levels of another encoding.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not exactly one value.
+    pub(crate) fn scan(bytes: &'de [u8], levels: u32) -> Result<Self, ReadError> {
+        let bytes = bytes.trim_ascii();
+        let text = std::str::from_utf8(bytes).map_err(|_| ReadError::new("invalid UTF-8 in JSON", None))?;
+        let mut scanner = Scanner::default();
+        scanner.begin(bytes.first().copied().unwrap_or_default());
+        let is_scalar = !matches!(bytes, [b'{' | b'[' | b'"', ..]);
+        match scanner.scan(bytes) {
+            ScanResult::End(end) if end == bytes.len() => {}
+            // Nothing marks the end of a number or a word.
+            ScanResult::More if is_scalar => {}
+            ScanResult::End(_) => return Err(ReadError::new("more text after the JSON value", None)),
+            ScanResult::More => return Err(ReadError::new("the JSON value ends early", None)),
+        }
+        if scanner.control().is_some() {
+            return Err(ReadError::new("a control character in a JSON string", None));
+        }
+        let deepest = MAX_DEPTH.saturating_sub(levels);
+        Ok(Self { own_marks: scanner.into_marks(), deepest, ..Self::new(text, &[], 0, 0) })
+    }
+
+    /// Returns the marks of the value.
+    #[inline]
+    fn marks(&self) -> &[Mark] {
+        if self.own_marks.is_empty() { self.marks } else { &self.own_marks }
+    }
+
+    pub(crate) fn at(&self) -> usize {
         self.at
-    }
-
-    /// Moves to a position that [`Self::at`] returned, at the same depth.
-    pub(super) fn go_to(&mut self, at: usize) {
-        self.at = at;
     }
 
     /// Returns the next byte that is not white space, without consuming it.
     #[inline]
-    pub(super) fn peek(&mut self) -> Result<u8, ReadError> {
+    pub(crate) fn peek(&mut self) -> Result<u8, ReadError> {
         let bytes = self.text.as_bytes();
         loop {
             match bytes.get(self.at) {
@@ -87,7 +91,7 @@ impl<'de> Cursor<'de> {
 
     /// Consumes this byte, or fails.
     #[inline]
-    pub(super) fn expect(&mut self, byte: u8) -> Result<(), ReadError> {
+    pub(crate) fn expect(&mut self, byte: u8) -> Result<(), ReadError> {
         if self.peek()? != byte {
             return Err(self.expected(char::from(byte)));
         }
@@ -97,9 +101,9 @@ impl<'de> Cursor<'de> {
 
     /// Consumes the opening bracket at this position.
     #[inline]
-    pub(super) fn enter(&mut self) -> Result<(), ReadError> {
+    pub(crate) fn enter(&mut self) -> Result<(), ReadError> {
         if self.depth == self.deepest {
-            return Err(self.error(format_args!("nested deeper than {MAX_DEPTH}")));
+            return Err(self.error(format_args!("{TOO_DEEP} {MAX_DEPTH}")));
         }
         self.depth += 1;
         self.at += 1;
@@ -108,7 +112,7 @@ impl<'de> Cursor<'de> {
 
     /// Consumes the closing bracket that must be at this position.
     #[inline]
-    pub(super) fn leave(&mut self, close: u8) -> Result<(), ReadError> {
+    pub(crate) fn leave(&mut self, close: u8) -> Result<(), ReadError> {
         self.expect(close)?;
         self.depth -= 1;
         Ok(())
@@ -117,7 +121,7 @@ impl<'de> Cursor<'de> {
     /// Moves to the next element inside brackets, over a comma unless it is the first. Returns
     /// false at the end.
     #[inline]
-    pub(super) fn next(&mut self, first: bool, close: u8) -> Result<bool, ReadError> {
+    pub(crate) fn next(&mut self, first: bool, close: u8) -> Result<bool, ReadError> {
         match self.peek()? {
             byte if byte == close => return Ok(false),
             b',' if !first => self.at += 1,
@@ -133,7 +137,7 @@ impl<'de> Cursor<'de> {
 
     /// Consumes the string that must be at this position.
     #[inline]
-    pub(super) fn string(&mut self) -> Result<Text<'de, '_>, ReadError> {
+    pub(crate) fn string(&mut self) -> Result<Text<'de, '_>, ReadError> {
         let start = self.at + 1;
         let (end, escapes) = self.string_end()?;
         let raw = &self.text[start..end];
@@ -143,7 +147,7 @@ impl<'de> Cursor<'de> {
         }
         self.scratch.clear();
         match unescape(raw, &mut self.scratch) {
-            Ok(()) => Ok(Text::Unescaped(&self.scratch)),
+            Ok(()) => Ok(Text::Composed(&self.scratch)),
             Err(bad) => {
                 self.at = start + bad.0;
                 Err(self.error("not a valid escape"))
@@ -153,8 +157,8 @@ impl<'de> Cursor<'de> {
 
     /// Consumes the number that must be at this position.
     #[inline]
-    pub(super) fn number(&mut self) -> Result<Number, ReadError> {
-        match number(&self.text.as_bytes()[self.at..]) {
+    pub(crate) fn number(&mut self) -> Result<Number, ReadError> {
+        match number::number(&self.text.as_bytes()[self.at..]) {
             Some((number, length)) => {
                 self.at += length;
                 Ok(number)
@@ -165,7 +169,7 @@ impl<'de> Cursor<'de> {
 
     /// Consumes `true`, `false` or `null`.
     #[inline]
-    pub(super) fn word(&mut self, word: &str) -> Result<(), ReadError> {
+    pub(crate) fn word(&mut self, word: &str) -> Result<(), ReadError> {
         if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
             return Err(self.error("not a JSON value"));
         }
@@ -174,7 +178,7 @@ impl<'de> Cursor<'de> {
     }
 
     /// Skips the value at this position.
-    pub(super) fn skip(&mut self) -> Result<(), ReadError> {
+    pub(crate) fn skip(&mut self) -> Result<(), ReadError> {
         match self.peek()? {
             b'{' | b'[' => self.at = self.closing_bracket()? + 1,
             b'"' => self.at = self.string_end()?.0 + 1,
@@ -197,7 +201,7 @@ impl<'de> Cursor<'de> {
     /// the look-ahead is bounded, so that deep nesting is not walked once per level. It pays off: a
     /// vector that grows by doubling copies its elements, which are large, and leaves up to half of
     /// its capacity unused.
-    pub(super) fn elements_ahead(&self) -> usize {
+    pub(crate) fn elements_ahead(&self) -> usize {
         const BLOCKS: usize = 256;
         let Some(first) = self.text.as_bytes().get(self.at) else {
             return 0;
@@ -209,7 +213,7 @@ impl<'de> Cursor<'de> {
         };
         let (mut depth, mut brackets, mut quotes) = (0_u32, 0, 0);
         let mut from = !0 << (self.at % 64);
-        for mark in self.marks.iter().skip(self.at / 64).take(BLOCKS) {
+        for mark in self.marks().iter().skip(self.at / 64).take(BLOCKS) {
             let mut bits = (mark.open | mark.close) & from;
             while bits != 0 {
                 let lowest = bits & bits.wrapping_neg();
@@ -231,35 +235,72 @@ impl<'de> Cursor<'de> {
         if strings { quotes / 2 } else { brackets }
     }
 
+    /// Returns the next value: a scalar, which is consumed, or the start of a map or a sequence.
+    pub(crate) fn token(&mut self) -> Result<Token<'de, '_>, ReadError> {
+        Ok(match self.peek()? {
+            b'{' => Token::Map,
+            b'[' => Token::Seq,
+            b'"' => Token::Text(self.string()?),
+            b'n' => self.word("null").map(|()| Token::Null)?,
+            b't' => self.word("true").map(|()| Token::Bool(true))?,
+            b'f' => self.word("false").map(|()| Token::Bool(false))?,
+            _ => Token::Number(self.number()?),
+        })
+    }
+
+    /// Checks that the whole text has been read.
+    pub(crate) fn end(&mut self) -> Result<(), ReadError> {
+        if self.at < self.text.len() {
+            return Err(self.error("more text after the value"));
+        }
+        Ok(())
+    }
+
+    /// Moves to the next key of an object. Returns false at its end.
+    #[inline]
+    pub(crate) fn next_key(&mut self, first: bool) -> Result<bool, ReadError> {
+        let more = self.next(first, b'}')?;
+        if more && self.peek()? != b'"' {
+            return Err(self.expected('"'));
+        }
+        Ok(more)
+    }
+
+    /// Compares the key at this position without consuming it.
+    pub(crate) fn key_is(&mut self, key: &str) -> Result<bool, ReadError> {
+        let start = self.at;
+        let same = self.string()?.as_str() == key;
+        self.at = start;
+        Ok(same)
+    }
+
+    /// Returns the key at a position at which one was read before.
     #[cold]
-    pub(super) fn expected(&self, wanted: char) -> ReadError {
+    pub(crate) fn key_at(&mut self, at: usize) -> String {
+        self.at = at;
+        self.string().map(|it| it.as_str().to_owned()).unwrap_or_default()
+    }
+
+    #[cold]
+    pub(crate) fn expected(&self, wanted: char) -> ReadError {
         self.error(format_args!("expected `{wanted}`"))
     }
 
     /// Returns an error at this position.
     #[cold]
-    pub(super) fn error(&self, what: impl fmt::Display) -> ReadError {
-        ReadError(Box::new(Fault { what: what.to_string(), at: Some(self.at), path: Vec::new() }))
-    }
-
-    /// Adds the member whose key is at `key` to the path of an error in its value.
-    #[cold]
-    pub(super) fn in_member(&mut self, key: usize, mut error: ReadError) -> ReadError {
-        self.at = key;
-        // It was read before, so it is valid.
-        let name = self.string().map(|it| it.as_str().to_owned()).unwrap_or_default();
-        error.0.path.push(Segment::Member(name));
-        error
+    pub(crate) fn error(&self, what: impl fmt::Display) -> ReadError {
+        ReadError::new(what, Some(self.at))
     }
 
     /// Returns the end of the string at this position, and whether it has escapes.
     #[inline]
     fn string_end(&self) -> Result<(usize, bool), ReadError> {
         let start = self.at + 1;
+        let marks = self.marks();
         let mut block = start / 64;
         let mut from = !0 << (start % 64);
         let mut escapes = 0;
-        while let Some(mark) = self.marks.get(block) {
+        while let Some(mark) = marks.get(block) {
             let quote = mark.quote & from;
             if quote != 0 {
                 let before = (quote & quote.wrapping_neg()) - 1;
@@ -279,14 +320,15 @@ impl<'de> Cursor<'de> {
         if matches!(self.text.as_bytes().get(self.at + 1), Some(b'}' | b']')) {
             return Ok(self.at + 1);
         }
+        let marks = self.marks();
         let mut block = self.at / 64;
         let from = !0 << (self.at % 64);
         let within = |mark: &Mark| last_bracket(mark.open & from, mark.close & from, self.depth, self.depth);
-        if let Some(bit) = self.marks.get(block).and_then(within) {
+        if let Some(bit) = marks.get(block).and_then(within) {
             return Ok(block * 64 + bit);
         }
         block += 1;
-        for mark in self.marks.iter().skip(block) {
+        for mark in self.marks().iter().skip(block) {
             // A block whose floor is above the depth cannot contain the bracket.
             if mark.floor <= self.depth
                 && let Some(bit) = last_bracket(mark.open, mark.close, mark.depth, self.depth)
@@ -296,94 +338,5 @@ impl<'de> Cursor<'de> {
             block += 1;
         }
         Err(self.error("an unbalanced bracket"))
-    }
-}
-
-impl ReadError {
-    /// Sets the position, unless it is already known.
-    pub(super) fn or_at(mut self, at: usize) -> Self {
-        self.0.at.get_or_insert(at);
-        self
-    }
-
-    /// Adds an element of an array to the path of an error in it.
-    #[cold]
-    pub(super) fn in_element(mut self, index: usize) -> Self {
-        self.0.path.push(Segment::Element(index));
-        self
-    }
-
-    /// Returns the path of the value, such as `spec.containers[0].image`; empty for the whole object.
-    pub(super) fn path(&self) -> String {
-        let mut path = String::new();
-        for segment in self.0.path.iter().rev() {
-            match segment {
-                Segment::Member(name) => {
-                    path.push_str(if path.is_empty() { "" } else { "." });
-                    path.push_str(name);
-                }
-                Segment::Element(index) => path.push_str(&format!("[{index}]")),
-            }
-        }
-        path
-    }
-
-    /// Describes the error for an object that starts at `base`.
-    pub(super) fn reason(self, base: usize) -> String {
-        match self.0.at {
-            Some(at) => format!("{} at byte {} of the object", self.0.what, at.saturating_sub(base)),
-            None => self.0.what,
-        }
-    }
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.what)
-    }
-}
-
-impl std::error::Error for ReadError {}
-
-impl serde::de::Error for ReadError {
-    fn custom<M: fmt::Display>(what: M) -> Self {
-        Self(Box::new(Fault { what: what.to_string(), at: None, path: Vec::new() }))
-    }
-
-    fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
-        Self::custom(format_args!("invalid type: {}, expected {wanted}", describe(found)))
-    }
-
-    fn invalid_value(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
-        Self::custom(format_args!("invalid value: {}, expected {wanted}", describe(found)))
-    }
-
-    /// The variant is text of the object, and is not quoted either: see [`describe`].
-    fn unknown_variant(found: &str, wanted: &'static [&'static str]) -> Self {
-        let wanted = wanted.join(", ");
-        Self::custom(format_args!(
-            "unknown variant: a string of {} bytes, expected one of {wanted}",
-            found.len()
-        ))
-    }
-}
-
-/// Describes the value that was found, but never quotes text: errors are logged, and the text may
-/// be a secret.
-fn describe(found: Unexpected<'_>) -> String {
-    match found {
-        Unexpected::Unit => "null".to_owned(),
-        Unexpected::Str(text) => format!("a string of {} bytes", text.len()),
-        Unexpected::Bytes(bytes) => format!("a string of {} bytes", bytes.len()),
-        found => found.to_string(),
-    }
-}
-
-impl Text<'_, '_> {
-    pub(super) fn as_str(&self) -> &str {
-        match self {
-            Self::Borrowed(text) => text,
-            Self::Unescaped(text) => text,
-        }
     }
 }

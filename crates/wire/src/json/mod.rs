@@ -1,12 +1,10 @@
-//! The JSON decoder: values are found by their brackets, and read through serde.
+//! The syntax of JSON: values are found by their brackets, and read token by token.
 //!
 //! ```text
-//! chunk ─► buffer ──scan──► a whole value and its marks ──cursor, reader──► T
+//! chunk ─► ValueBuffer ──Scanner──► a whole value and its marks ─► Cursor ─► tokens
 //! ```
 //!
-//! [`ListSplitter`] and [`WatchSplitter`] know the structure between the values; the modules above
-//! them know only single values. Another encoding would have two splitters of its own and share all
-//! types outside this folder.
+//! These modules know only single values; `body` knows lists and watches.
 
 mod block;
 mod scan;
@@ -14,11 +12,8 @@ mod value_buffer;
 mod text;
 mod number;
 mod cursor;
-mod reader;
-mod object;
-mod list;
-mod watch;
 
-pub(crate) use list::ListSplitter;
-pub(crate) use object::from_slice;
-pub(crate) use watch::WatchSplitter;
+pub(crate) use cursor::Cursor;
+pub(crate) use number::number;
+pub(crate) use scan::{Mark, ScanResult, Scanner};
+pub(crate) use value_buffer::{Progress, ScannedValue, ValueBuffer};

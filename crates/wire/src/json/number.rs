@@ -1,17 +1,10 @@
 //! Numbers: the grammar of JSON, and integers if they fit.
 
-/// A number in the widest type that holds it exactly, or a float.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Number {
-    Unsigned(u64),
-    /// Always below zero.
-    Signed(i64),
-    Float(f64),
-}
+use crate::token::Number;
 
 /// Parses the number at the start of `text`, and returns it with its length. Returns `None` if
 /// there is none, or if it is beyond the range of a float.
-pub(super) fn number(text: &[u8]) -> Option<(Number, usize)> {
+pub(crate) fn number(text: &[u8]) -> Option<(Number, usize)> {
     let negative = text.first() == Some(&b'-');
     let start = usize::from(negative);
     let mut at = start;
@@ -36,7 +29,7 @@ pub(super) fn number(text: &[u8]) -> Option<(Number, usize)> {
 
 /// Returns the length of the number at the start of `text`, whatever its range. Returns `None` if
 /// there is none.
-pub(super) fn length(text: &[u8]) -> Option<usize> {
+pub(crate) fn length(text: &[u8]) -> Option<usize> {
     let start = usize::from(text.first() == Some(&b'-'));
     let at = digits(text, start)?;
     let leading_zero = at > start + 1 && text[start] == b'0';

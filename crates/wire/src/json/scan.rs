@@ -15,24 +15,24 @@ use super::block::{BLOCK, classify};
 
 /// The marks of one block of a value.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     /// Quotes that start or end a string.
-    pub(super) quote: u64,
+    pub(crate) quote: u64,
     /// Backslashes, inside strings or not.
-    pub(super) backslash: u64,
+    pub(crate) backslash: u64,
     /// Opening brackets outside strings, except those that the next byte closes.
-    pub(super) open: u64,
+    pub(crate) open: u64,
     /// Closing brackets outside strings, except those that close the previous byte.
-    pub(super) close: u64,
+    pub(crate) close: u64,
     /// The number of open brackets at the start of the block.
-    pub(super) depth: u32,
+    pub(crate) depth: u32,
     /// A lower bound of the number of open brackets at any point of the block.
-    pub(super) floor: u32,
+    pub(crate) floor: u32,
 }
 
 /// The result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ScanResult {
+pub(crate) enum ScanResult {
     /// The value is complete and this many bytes long.
     End(usize),
     /// All given bytes belong to the value, and more are needed.
@@ -41,7 +41,7 @@ pub(super) enum ScanResult {
 
 /// Scans one value after another; [`Scanner::begin`] separates them.
 #[derive(Debug, Default)]
-pub(super) struct Scanner {
+pub(crate) struct Scanner {
     /// One mark for each scanned block; the last block may be only partly filled by the value.
     marks: Vec<Mark>,
     shape: Shape,
@@ -77,7 +77,7 @@ struct Carry {
 
 impl Scanner {
     /// Discards the last value and starts one that begins with this byte.
-    pub(super) fn begin(&mut self, first: u8) {
+    pub(crate) fn begin(&mut self, first: u8) {
         // A single huge value must not keep its memory allocated for ever.
         const KEEP: usize = 16 * 1024;
         self.marks.clear();
@@ -94,7 +94,7 @@ impl Scanner {
     ///
     /// Every call must repeat the bytes of the earlier calls since [`Self::begin`], and may append
     /// to them.
-    pub(super) fn scan(&mut self, value: &[u8]) -> ScanResult {
+    pub(crate) fn scan(&mut self, value: &[u8]) -> ScanResult {
         match self.shape {
             Shape::Container => {
                 dispatch!(Level::new(), simd => self.scan_blocks(simd, value, Mark::end_of_container))
@@ -107,12 +107,17 @@ impl Scanner {
     }
 
     /// Returns the marks of the blocks of the value.
-    pub(super) fn marks(&self) -> &[Mark] {
+    pub(crate) fn marks(&self) -> &[Mark] {
         &self.marks
     }
 
+    /// Returns the marks, and ends the scanner.
+    pub(crate) fn into_marks(self) -> Vec<Mark> {
+        self.marks
+    }
+
     /// Returns the position of a control character inside a string, if there is one.
-    pub(super) fn control(&self) -> Option<usize> {
+    pub(crate) fn control(&self) -> Option<usize> {
         self.control
     }
 
@@ -252,7 +257,7 @@ impl Mark {
 
 /// Returns the first closing bracket that leaves at most `target` brackets open.
 #[inline]
-pub(super) fn last_bracket(open: u64, close: u64, mut depth: u32, target: u32) -> Option<usize> {
+pub(crate) fn last_bracket(open: u64, close: u64, mut depth: u32, target: u32) -> Option<usize> {
     let mut bits = open | close;
     while bits != 0 {
         let lowest = bits & bits.wrapping_neg();

@@ -7,18 +7,18 @@ use super::scan::{Mark, ScanResult, Scanner};
 
 /// A complete value and the positions of its brackets and quotes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ScannedValue<'a> {
+pub(crate) struct ScannedValue<'a> {
     /// The text of the value; not yet known to be UTF-8.
-    pub(super) bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
     /// One mark for each block of it; none for a number or a word.
-    pub(super) marks: &'a [Mark],
+    pub(crate) marks: &'a [Mark],
     /// The position of a control character inside a string, if there is one.
-    pub(super) control: Option<usize>,
+    pub(crate) control: Option<usize>,
 }
 
 /// The result of feeding a chunk.
 #[derive(Debug)]
-pub(super) enum Progress<'a> {
+pub(crate) enum Progress<'a> {
     /// The chunk is consumed, and the value continues.
     More,
     /// The value is complete; this many bytes of the chunk belong to it.
@@ -27,11 +27,11 @@ pub(super) enum Progress<'a> {
 
 /// The error of a value that exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooLarge;
+pub(crate) struct TooLarge;
 
 /// Collects one value after another; [`ValueBuffer::begin`] separates them.
 #[derive(Debug)]
-pub(super) struct ValueBuffer {
+pub(crate) struct ValueBuffer {
     scanner: Scanner,
     /// The part of the value from earlier chunks. Invariant: never longer than `limit` plus one
     /// step.
@@ -41,12 +41,12 @@ pub(super) struct ValueBuffer {
 }
 
 impl ValueBuffer {
-    pub(super) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { scanner: Scanner::default(), held: Vec::new(), limit }
     }
 
     /// Starts a value that begins with this byte.
-    pub(super) fn begin(&mut self, first: u8) {
+    pub(crate) fn begin(&mut self, first: u8) {
         // A single huge value must not keep its memory allocated for ever.
         const KEEP: usize = 1024 * 1024;
         self.held.clear();
@@ -58,7 +58,7 @@ impl ValueBuffer {
     ///
     /// # Errors
     /// Returns an error if the value is longer than the limit, however it is split into chunks.
-    pub(super) fn feed<'a>(&'a mut self, chunk: &'a [u8]) -> Result<Progress<'a>, TooLarge> {
+    pub(crate) fn feed<'a>(&'a mut self, chunk: &'a [u8]) -> Result<Progress<'a>, TooLarge> {
         if !self.held.is_empty() {
             return self.feed_held(chunk);
         }

@@ -2,6 +2,7 @@
 
 mod chunks;
 mod managed_fields;
+mod protobuf;
 mod list;
 mod strategies;
 mod types;

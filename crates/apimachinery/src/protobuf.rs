@@ -1,0 +1,69 @@
+//! Protobuf bodies, decoded into the same values as JSON: Go's typed clients send built-in objects
+//! this way.
+//!
+//! Only requests are decoded; responses are JSON, which these clients accept too.
+
+use dogwatch_wire::{Envelope, Fields};
+use serde_json::Value;
+
+use crate::depth;
+
+/// An object decoded from protobuf.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    /// The API version in its envelope.
+    pub api_version: String,
+    /// The kind in its envelope.
+    pub kind: String,
+    /// The object, including API version and kind.
+    pub value: Value,
+}
+
+/// An error of decoding a protobuf body.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtobufError {
+    /// The prefix is missing.
+    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
+    NotProtobuf,
+    /// The kind is unknown.
+    #[error("no kind {kind:?} is registered for version {api_version:?}")]
+    UnknownKind {
+        /// The API version in the envelope.
+        api_version: String,
+        /// The kind in the envelope.
+        kind: String,
+    },
+    /// Messages, and the JSON in them, are nested too deeply.
+    #[error("exceeded max depth of {limit}")]
+    TooDeep {
+        /// The maximum depth of an object.
+        limit: usize,
+    },
+    /// The bytes end early, or are not a message.
+    #[error("proto: {0}")]
+    Malformed(String),
+}
+
+/// Decodes a body: the envelope, and the object in it.
+///
+/// # Errors
+///
+/// Returns an error if the body is not protobuf, is of an unknown kind, is malformed, or is nested
+/// too deeply.
+pub fn decode(body: &[u8]) -> Result<Object, ProtobufError> {
+    if !body.starts_with(Envelope::MAGIC) {
+        return Err(ProtobufError::NotProtobuf);
+    }
+    let envelope = Envelope::read(body).map_err(|error| ProtobufError::Malformed(error.reason))?;
+    let (api_version, kind) = (envelope.api_version.to_owned(), envelope.kind.to_owned());
+    if !dogwatch_wire::has_protobuf(&api_version, &kind) {
+        return Err(ProtobufError::UnknownKind { api_version, kind });
+    }
+    let too_deep = ProtobufError::TooDeep { limit: depth::OBJECT };
+    match dogwatch_wire::from_protobuf(body, Fields::default().keep_managed_fields()) {
+        Ok(value) if depth::is_exceeded_by(&value) => Err(too_deep),
+        Ok(value) => Ok(Object { api_version, kind, value }),
+        Err(bad) if bad.is_too_deep() => Err(too_deep),
+        Err(bad) => Err(ProtobufError::Malformed(bad.reason)),
+    }
+}

@@ -1,0 +1,142 @@
+//! Splits a protobuf watch into its events as it arrives.
+//!
+//! Each event is a frame: its length in four bytes, and a message with the type of the event and
+//! the object in its envelope (k8s.io/apimachinery v0.36.4
+//! `pkg/runtime/serializer/protobuf/protobuf.go` and `pkg/util/framer/framer.go`).
+
+use super::encoded::{EncodedEvent, EncodedObject, EventSink};
+use super::protobuf_object::{MessageObject, report};
+use crate::bad_item::UndecodableItem;
+use crate::error::WatchError;
+use crate::event::EventKind;
+use crate::protobuf::Fields;
+use crate::read_error::ReadError;
+
+/// The length of the length of a frame.
+const PREFIX: usize = 4;
+/// The capacity that is kept after a large event.
+const KEEP: usize = 1024 * 1024;
+
+/// The state of one watch.
+#[derive(Debug)]
+pub(crate) struct ProtobufWatchSplitter {
+    /// The part of the frame from earlier chunks, with its prefix.
+    held: Vec<u8>,
+    limit: usize,
+    /// The number of bytes of the stream that have been processed.
+    offset: u64,
+    /// The first error, which every later call returns.
+    failed: Option<WatchError>,
+}
+
+impl ProtobufWatchSplitter {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { held: Vec::new(), limit, offset: 0, failed: None }
+    }
+
+    pub(crate) fn feed(&mut self, chunk: &[u8], sink: EventSink<'_>) -> Result<(), WatchError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let result = self.advance(chunk, sink);
+        self.failed = result.as_ref().err().cloned();
+        result
+    }
+
+    pub(crate) fn finish(self) -> Result<(), WatchError> {
+        match self.failed {
+            Some(error) => Err(error),
+            None if self.held.is_empty() => Ok(()),
+            None => Err(WatchError::Torn { offset: self.offset }),
+        }
+    }
+
+    fn advance(&mut self, mut chunk: &[u8], sink: EventSink<'_>) -> Result<(), WatchError> {
+        while !chunk.is_empty() {
+            let used = if self.held.is_empty() {
+                self.from_chunk(chunk, sink)?
+            } else {
+                self.from_held(chunk, sink)?
+            };
+            self.offset += used as u64;
+            chunk = &chunk[used..];
+        }
+        Ok(())
+    }
+
+    /// Processes the frame at the start of the chunk. Returns the number of bytes that it used.
+    fn from_chunk(&mut self, chunk: &[u8], sink: EventSink<'_>) -> Result<usize, WatchError> {
+        match self.frame_length(chunk, self.offset)? {
+            Some(length) if length <= chunk.len() => {
+                sink(event(&chunk[PREFIX..length]));
+                Ok(length)
+            }
+            _ => {
+                self.held.extend_from_slice(chunk);
+                Ok(chunk.len())
+            }
+        }
+    }
+
+    /// Adds to the frame from earlier chunks. Returns the number of bytes that it used.
+    fn from_held(&mut self, chunk: &[u8], sink: EventSink<'_>) -> Result<usize, WatchError> {
+        let start = self.offset - self.held.len() as u64;
+        let wanted = self.frame_length(&self.held, start)?.unwrap_or(PREFIX);
+        let used = chunk.len().min(wanted - self.held.len());
+        self.held.extend_from_slice(&chunk[..used]);
+        if self.frame_length(&self.held, start)? == Some(self.held.len()) {
+            sink(event(&self.held[PREFIX..]));
+            self.held.clear();
+            // A single huge event must not keep its memory allocated for ever.
+            self.held.shrink_to(KEEP);
+        }
+        Ok(used)
+    }
+
+    /// Returns the length of the frame at the start of `bytes`, with its prefix. Returns `None` if
+    /// there are too few bytes.
+    fn frame_length(&self, bytes: &[u8], offset: u64) -> Result<Option<usize>, WatchError> {
+        let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*prefix) as usize;
+        if length > self.limit {
+            return Err(WatchError::TooLarge { offset, limit: self.limit });
+        }
+        Ok(Some(PREFIX + length))
+    }
+}
+
+fn event(frame: &[u8]) -> Result<EncodedEvent<'_>, UndecodableItem> {
+    let (word, object) = parts(frame).map_err(|error| report(&[], String::new(), error.reason(0)))?;
+    let kind = EventKind::from_word(word);
+    let with_kind = |bad| UndecodableItem { event: kind, ..bad };
+    let Some(object) = object else {
+        let reason = format!("an event of type {word:?} without an object");
+        return Err(with_kind(report(&[], String::new(), reason)));
+    };
+    let object = EncodedObject::Protobuf(MessageObject::enveloped(object).map_err(with_kind)?);
+    match kind {
+        Some(kind) => EncodedEvent::new(kind, object),
+        None => Err(object.report(format!("an event of the unknown type {word:?}"))),
+    }
+}
+
+/// Returns the type of an event, and the bytes of its object.
+fn parts(frame: &[u8]) -> Result<(&str, Option<&[u8]>), ReadError> {
+    let (mut word, mut object) = ("", None);
+    let mut fields = Fields::new(frame);
+    while let Some((number, raw)) = fields.next()? {
+        match number {
+            1 => word = raw.text()?,
+            2 => {
+                let mut parts = Fields::new(raw.bytes()?);
+                while let Some((number, raw)) = parts.next()? {
+                    if number == 1 {
+                        object = Some(raw.bytes()?);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((word, object))
+}

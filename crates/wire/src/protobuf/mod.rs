@@ -1,0 +1,22 @@
+//! The syntax of protobuf as Kubernetes uses it: messages are read token by token, as if they were
+//! JSON.
+//!
+//! ```text
+//! message ──Fields──► numbers and bytes ──Schema──► names and types ─► Cursor ─► tokens
+//! ```
+//!
+//! Names, types and omissions of fields come from a table of all messages of the API
+//! (`data/protobuf.txt`, made by `cargo xtask gen`), so that there is no code for single kinds.
+
+mod fields;
+mod schema;
+mod times;
+mod canonical;
+mod envelope;
+mod cursor;
+
+pub(crate) use canonical::canonical;
+pub(crate) use cursor::{Cursor, MapFrame, SeqFrame};
+pub use envelope::Envelope;
+pub(crate) use fields::{Fields, varint};
+pub(crate) use schema::Schema;
