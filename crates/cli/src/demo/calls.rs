@@ -3,11 +3,10 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use dogwatch::api::{DeleteParams, PatchParams};
 use dogwatch::grpc::{KubeChannel, Resolver};
 use dogwatch::k8s_openapi::api::core::v1::Service;
@@ -16,13 +15,9 @@ use dogwatch::{Api, Client};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt as _, stream};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
-use tokio::task::JoinSet;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::Server;
 
-use super::greeter::{Greeter, greet};
+use super::backend::Backend;
+use super::greeter::greet;
 use super::task::{DemoContext, DemoTask, Output, counted};
 
 /// The service; its namespace always exists.
@@ -56,14 +51,6 @@ struct Tally {
     why: Option<String>,
 }
 
-/// One server, in an EndpointSlice of its own since it has a port of its own.
-struct Backend {
-    name: String,
-    address: SocketAddr,
-    stop: oneshot::Sender<()>,
-    serving: JoinSet<Result<(), tonic::transport::Error>>,
-}
-
 impl Calls {
     pub(super) fn new(context: &DemoContext) -> Self {
         let (client, output) = (context.client.clone(), context.output.clone());
@@ -79,7 +66,7 @@ impl Calls {
         let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), NAMESPACE);
         let mut backends = Vec::new();
         for number in 1..=BACKENDS {
-            backends.push(Backend::start(number).await?);
+            backends.push(Backend::start(backend_name(number), number).await?);
             list(&slices, &backends[backends.len() - 1], true).await?;
         }
         let resolver = Resolver::new(self.client.clone());
@@ -105,7 +92,7 @@ async fn roll(
     loop {
         tokio::time::sleep(ROLLOUT_PAUSE).await;
         number = number % 200 + 1;
-        let new = Backend::start(number).await?;
+        let new = Backend::start(backend_name(number), number).await?;
         list(slices, &new, true).await?;
         let old = backends.remove(0);
         list(slices, &old, false).await?;
@@ -136,35 +123,8 @@ async fn call(channel: &KubeChannel, tally: &Mutex<Tally>) {
     }
 }
 
-impl Backend {
-    /// Starts a server on an address of its own.
-    async fn start(number: u8) -> anyhow::Result<Self> {
-        let name = format!("{SERVICE}-{number}");
-        let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, number.saturating_add(1)), 0)).await;
-        // Some systems have only one loopback address.
-        let listener = match listener {
-            Ok(listener) => listener,
-            Err(_) => {
-                TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen on the loopback")?
-            }
-        };
-        let address = listener.local_addr()?;
-        let (stop, stopped) = oneshot::channel();
-        let router = Server::builder().add_service(Greeter(name.as_str().into()));
-        let mut serving = JoinSet::new();
-        serving
-            .spawn(router.serve_with_incoming_shutdown(TcpListenerStream::new(listener), stopped.map(drop)));
-        Ok(Self { name, address, stop, serving })
-    }
-
-    /// Stops the server after it has finished its calls.
-    async fn end(mut self) -> anyhow::Result<()> {
-        drop(self.stop);
-        if let Some(ended) = self.serving.join_next().await {
-            ended.context("a server of the demo panicked")?.context("a server of the demo failed")?;
-        }
-        Ok(())
-    }
+fn backend_name(number: u8) -> String {
+    format!("{SERVICE}-{number}")
 }
 
 /// Writes the EndpointSlice of a server: ready, or terminating.

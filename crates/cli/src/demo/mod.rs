@@ -18,6 +18,7 @@ mod workload;
 mod informers;
 mod managers;
 mod greeter;
+mod backend;
 mod calls;
 
 use std::io::{self, Write as _};
