@@ -43,6 +43,7 @@
 
 mod loopback;
 mod body;
+mod encoding;
 pub mod config;
 pub mod auth;
 pub mod tls;
@@ -67,6 +68,7 @@ pub use body::{BoxError, RequestBody, ResponseBody, boxed};
 pub use client::{Client, ClientBuilder, ClientIdentity, HttpService, HttpStack};
 pub use config::Config;
 pub use discovery::{CachedDiscovery, Discovery, RestMapper};
+pub use encoding::Encoding;
 pub use error::{Error, InvalidRequest, RetriedError};
 pub use exchange::{
     DEFAULT_MAX_RETRIES, DistinctWarnings, IgnoreWarnings, LogWarnings, ServerBackoff, Warning,

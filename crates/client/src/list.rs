@@ -27,6 +27,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::body::ResponseBody;
 use crate::client::{Client, Prepared};
+use crate::encoding::Encoding;
 use crate::error::Error;
 use crate::request::Request;
 
@@ -151,6 +152,7 @@ enum ListState<K> {
 struct ListResponse {
     client: Client,
     prepared: Prepared,
+    encoding: Encoding,
     body: ResponseBody,
 }
 
@@ -326,7 +328,11 @@ impl<K: DeserializeOwned> ListStream<K> {
         match &mut self.state {
             ListState::Requesting(answer) => match ready!(answer.as_mut().poll(cx)) {
                 Ok(response) => {
-                    let decoder = Box::new(ListDecoder::json().fields(self.source.fields));
+                    let decoder = match response.encoding {
+                        Encoding::Json => ListDecoder::json(),
+                        Encoding::Protobuf => ListDecoder::protobuf(),
+                    };
+                    let decoder = Box::new(decoder.fields(self.source.fields));
                     self.state = ListState::Reading { response, received: 0, decoder };
                 }
                 Err(error) if self.restarts_after(&error) => {}
@@ -382,8 +388,9 @@ impl<K: DeserializeOwned> ListStream<K> {
 
 fn request_page(client: Client, prepared: Prepared) -> BoxFuture<'static, Result<Box<ListResponse>, Error>> {
     Box::pin(async move {
-        let body = client.exchange(&prepared).await?.body;
-        Ok(Box::new(ListResponse { client, prepared, body }))
+        let answer = client.exchange(&prepared).await?;
+        let encoding = Encoding::of(&answer.headers);
+        Ok(Box::new(ListResponse { client, prepared, encoding, body: answer.body }))
     })
 }
 

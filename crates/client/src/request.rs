@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dogwatch_core::{InvalidPath, ResourcePath, ResourceType};
-use dogwatch_wire::Fields;
+use dogwatch_wire::{Envelope, Fields};
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, COOKIE, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde::Serialize;
@@ -553,7 +553,12 @@ impl Response {
         if let Some(status) = error_response::failure_in_success(&self.body) {
             return Err(status.into());
         }
-        dogwatch_wire::from_slice(&self.body, fields).map_err(|bad| malformed(bad.to_string()))
+        let decoded = if self.body.starts_with(Envelope::MAGIC) {
+            dogwatch_wire::from_protobuf(&self.body, fields)
+        } else {
+            dogwatch_wire::from_slice(&self.body, fields)
+        };
+        decoded.map_err(|bad| malformed(bad.to_string()))
     }
 }
 

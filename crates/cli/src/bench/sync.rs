@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dogwatch::api::{DynamicObject, ListParams, PartialObjectMeta, ResourceType};
+use dogwatch::client::Encoding;
 use dogwatch::informer::{Change, HandlerOptions, Overflow};
 use dogwatch::k8s_openapi::api::core::v1::Pod;
 use dogwatch::{Api, Client, Object, SharedInformer};
@@ -35,7 +36,7 @@ pub(super) struct Options {
     payload: Payload,
     /// The encoding that the server sends.
     #[arg(long, value_enum, default_value = "json")]
-    encoding: Encoding,
+    encoding: EncodingChoice,
     /// Wait for this many changes after the sync, and report the cost of each.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
@@ -54,9 +55,20 @@ enum Payload {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Encoding {
+enum EncodingChoice {
     /// JSON.
     Json,
+    /// Protobuf, if the server sends it for this resource.
+    Protobuf,
+}
+
+impl From<EncodingChoice> for Encoding {
+    fn from(choice: EncodingChoice) -> Self {
+        match choice {
+            EncodingChoice::Json => Self::Json,
+            EncodingChoice::Protobuf => Self::Protobuf,
+        }
+    }
 }
 
 /// The printed report.
@@ -73,47 +85,55 @@ struct Report {
 
 /// Runs the measurement, and prints one line.
 pub(super) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    // The only encoding so far; a second one has to be handled here.
-    let Encoding::Json = options.encoding;
     let client = options.connection.client()?;
     let resource = target::find(&client, &options.resource).await?.resource;
     let probe = Api::dynamic_metadata(client.clone(), resource.clone());
     target::check(&probe, ListParams::default()).await?;
+    let encoding = options.encoding.into();
+    let source = Source { client, resource, encoding, updates: options.updates };
     let report = match options.payload {
-        Payload::Full => full(client, resource, options.updates).await?,
-        Payload::View => view(client, resource, options.updates).await?,
+        Payload::Full => source.full().await?,
+        Payload::View => source.view().await?,
         Payload::Meta => {
+            let Source { client, resource, encoding, updates } = source;
             let metadata = Api::<PartialObjectMeta>::dynamic_metadata(client, resource);
-            measure(metadata, options.updates).await?
+            measure(metadata.with_encoding(encoding), updates).await?
         }
     };
     writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures whole objects. Only the kind that makes caches large is typed, since the informer is
-/// compiled again for each type here.
-async fn full(client: Client, resource: ResourceType, updates: Option<u64>) -> anyhow::Result<Report> {
-    let gvk = &resource.gvk;
-    match (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str()) {
-        ("", "v1", "Pod") => of::<Pod>(client, resource, updates).await,
-        _ => of::<DynamicObject>(client, resource, updates).await,
-    }
-}
-
-async fn view(client: Client, resource: ResourceType, updates: Option<u64>) -> anyhow::Result<Report> {
-    match (resource.gvk.group.as_str(), resource.gvk.kind.as_str()) {
-        ("", "Pod") => of::<PodView>(client, resource, updates).await,
-        _ => of::<PartialObjectMeta>(client, resource, updates).await,
-    }
-}
-
-async fn of<T: Object + DeserializeOwned>(
+/// The collection to read, and how.
+struct Source {
     client: Client,
     resource: ResourceType,
+    encoding: Encoding,
     updates: Option<u64>,
-) -> anyhow::Result<Report> {
-    measure(Api::<T>::dynamic(client, resource), updates).await
+}
+
+impl Source {
+    /// Measures whole objects. Only the kind that makes caches large is typed, since the informer is
+    /// compiled again for each type here.
+    async fn full(self) -> anyhow::Result<Report> {
+        let gvk = &self.resource.gvk;
+        match (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str()) {
+            ("", "v1", "Pod") => self.of::<Pod>().await,
+            _ => self.of::<DynamicObject>().await,
+        }
+    }
+
+    async fn view(self) -> anyhow::Result<Report> {
+        match (self.resource.gvk.group.as_str(), self.resource.gvk.kind.as_str()) {
+            ("", "Pod") => self.of::<PodView>().await,
+            _ => self.of::<PartialObjectMeta>().await,
+        }
+    }
+
+    async fn of<T: Object + DeserializeOwned>(self) -> anyhow::Result<Report> {
+        let api = Api::<T>::dynamic(self.client, self.resource).with_encoding(self.encoding);
+        measure(api, self.updates).await
+    }
 }
 
 async fn measure<T: Object + DeserializeOwned>(api: Api<T>, updates: Option<u64>) -> anyhow::Result<Report> {

@@ -29,8 +29,8 @@ async fn each_payload_is_measured_in_one_line() {
     let maps = Api::<ConfigMap>::all(client(&server));
     let there = maps.list_all(&Default::default()).await.expect("listed").items.len();
     assert!(there >= 7, "{there}");
-    for payload in ["full", "view", "meta"] {
-        let arguments = ["bench", "sync", "cm", "--payload", payload, "--encoding", "json"];
+    for (payload, encoding) in [("full", "json"), ("view", "json"), ("meta", "json"), ("full", "protobuf")] {
+        let arguments = ["bench", "sync", "cm", "--payload", payload, "--encoding", encoding];
         let (code, out, err) = RunningCommand::start(&server, &arguments).end().await;
         assert_eq!((code, out.len(), err), (Some(0), 1, Vec::new()), "{payload}");
         let report: Value = serde_json::from_str(&out[0]).expect("JSON");
@@ -67,7 +67,7 @@ fn mistakes_exit_with_2() {
         &["sync", "pods", "--payload", "x"],
         // Not offered before they exist.
         &["sync", "pods", "--payload", "packed"],
-        &["sync", "pods", "--encoding", "protobuf"],
+        &["sync", "pods", "--encoding", "cbor"],
     ] {
         let output = run(home.path(), &[&["bench"], more].concat());
         assert_eq!(output.status.code(), Some(2), "{more:?}");

@@ -4,6 +4,8 @@ use dogwatch_core::Scope;
 use dogwatch_wire::Fields;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 
+use crate::encoding::Encoding;
+
 /// The form of the objects in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
@@ -44,18 +46,31 @@ pub(super) enum Shape {
     Watch,
 }
 
+/// The media types of each form: whole objects, lists of metadata, and metadata. Each has JSON as the
+/// fallback, and whole objects as the fallback of metadata, which decode too.
+const FULL: [&str; 2] = ["application/json", "application/vnd.kubernetes.protobuf,application/json"];
+const METADATA_LIST: [&str; 2] = [
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+];
+const METADATA: [&str; 2] = [
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+];
+
 impl Form {
-    /// Returns the `Accept` header. A server that does not support the metadata form returns whole
-    /// objects, which decode too.
-    pub(super) fn accept(self, shape: Shape) -> &'static str {
-        match (self, shape) {
-            (Self::Full, _) => "application/json",
-            (Self::Metadata, Shape::List) => {
-                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-            }
-            (Self::Metadata, _) => {
-                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-            }
+    /// Returns the `Accept` header.
+    pub(super) fn accept(self, shape: Shape, encoding: Encoding) -> &'static str {
+        let [json, protobuf] = match (self, shape) {
+            (Self::Full, _) => FULL,
+            (Self::Metadata, Shape::List) => METADATA_LIST,
+            (Self::Metadata, _) => METADATA,
+        };
+        match encoding {
+            Encoding::Json => json,
+            Encoding::Protobuf => protobuf,
         }
     }
 }
@@ -91,13 +106,19 @@ mod tests {
     #[test]
     fn dy_2_metadata_is_requested_with_whole_objects_as_the_fallback() {
         for shape in [Shape::Object, Shape::List, Shape::Watch] {
-            let accept = Form::Metadata.accept(shape);
-            assert!(
-                accept.contains(";as=PartialObjectMetadata") && accept.ends_with(",application/json"),
-                "{accept}"
-            );
-            assert_eq!(accept.contains("PartialObjectMetadataList"), shape == Shape::List, "{accept}");
-            assert_eq!(Form::Full.accept(shape), "application/json");
+            for encoding in [Encoding::Json, Encoding::Protobuf] {
+                let accept = Form::Metadata.accept(shape, encoding);
+                assert!(
+                    accept.contains(";as=PartialObjectMetadata") && accept.ends_with(",application/json"),
+                    "{accept}"
+                );
+                assert_eq!(accept.contains("PartialObjectMetadataList"), shape == Shape::List, "{accept}");
+                let is_protobuf = accept.starts_with("application/vnd.kubernetes.protobuf;as=");
+                assert_eq!(is_protobuf, encoding == Encoding::Protobuf, "{accept}");
+            }
+            assert_eq!(Form::Full.accept(shape, Encoding::Json), "application/json");
+            let protobuf = Form::Full.accept(shape, Encoding::Protobuf);
+            assert_eq!(protobuf, "application/vnd.kubernetes.protobuf,application/json");
         }
     }
 }

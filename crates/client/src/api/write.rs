@@ -178,7 +178,7 @@ impl<K> Api<K> {
     }
 
     pub(super) fn accepting(&self, request: Request, shape: Shape) -> Request {
-        request.accept(self.form.accept(shape))
+        request.accept(self.form.accept(shape, self.encoding))
     }
 
     fn deletion(&self, response: &Response) -> Result<Deletion<K>, Error>

@@ -1,6 +1,7 @@
 //! Conversion of an error response to the [`Status`] that describes it (rule RQ-12).
 
 use dogwatch_core::{Cause, Details, Reason, Status};
+use dogwatch_wire::{Envelope, Fields};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
 
@@ -55,6 +56,10 @@ pub(crate) fn as_status(body: &[u8]) -> Option<Status> {
         kind: Option<std::borrow::Cow<'a, str>>,
         #[serde(borrow)]
         api_version: Option<std::borrow::Cow<'a, str>>,
+    }
+    if let Ok(envelope) = Envelope::read(body) {
+        let is_status = envelope.kind == "Status" && envelope.api_version == "v1";
+        return is_status.then(|| dogwatch_wire::from_protobuf(body, Fields::default()).ok()).flatten();
     }
     let kind: Kind<'_> = serde_json::from_slice(body).ok()?;
     let is_status =

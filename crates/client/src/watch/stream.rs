@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::body::ResponseBody;
 use crate::client::Client;
+use crate::encoding::Encoding;
 use crate::error::Error;
 use crate::request::{JSON, Request};
 use crate::transport::TransportErrorKind;
@@ -87,11 +88,17 @@ impl WatchSource {
         let request = format!("{} {}", prepared.method, prepared.template);
         match client.exchange(&prepared).await {
             Ok(answer) => {
-                if let Some(other) = other_than_json(&answer.headers) {
-                    let problem = format!("expected events as JSON, got {other:?}");
+                let decoder = match Encoding::of(&answer.headers) {
+                    Encoding::Protobuf => WatchDecoder::protobuf(),
+                    Encoding::Json => WatchDecoder::json(),
+                };
+                if let (Encoding::Json, Some(other)) =
+                    (Encoding::of(&answer.headers), other_than_json(&answer.headers))
+                {
+                    let problem = format!("expected events as JSON or protobuf, got {other:?}");
                     return Err(Error::Malformed { request, problem });
                 }
-                let decoder = Box::new(WatchDecoder::json().fields(self.fields));
+                let decoder = Box::new(decoder.fields(self.fields));
                 let open = Some(Open { client, request, body: answer.body, decoder });
                 Ok(WatchStream { ready: VecDeque::new(), open, broken: None })
             }

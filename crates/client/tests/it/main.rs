@@ -12,6 +12,7 @@ mod discovery_errors;
 mod discovery_http_cache;
 mod discovery_mapper;
 mod discovery_server;
+mod encodings;
 mod lists;
 mod network_faults;
 mod raw;

@@ -245,7 +245,7 @@ async fn rq_15_a_watch_is_decoded_by_its_content_type_and_an_unknown_one_is_reje
         let opened = maps(&answered(known)).watch(&WatchParams::after("5")).await.expect("opened");
         assert_eq!(describe_all(opened).await, ["added 6"], "{known}");
     }
-    for unknown in ["foobar", "application/vnd.kubernetes.protobuf;stream=watch", "text/html"] {
+    for unknown in ["foobar", "application/cbor;stream=watch", "text/html"] {
         let refused = maps(&answered(unknown)).watch(&WatchParams::after("5")).await.expect_err("unknown");
         assert!(
             matches!(refused, Error::Malformed { .. }) && refused.to_string().contains(unknown),
