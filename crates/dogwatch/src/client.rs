@@ -2,7 +2,7 @@
 //! warnings.
 
 pub use dogwatch_client::{
-    BoxError, Client, ClientBuilder, DEFAULT_MAX_RETRIES, DistinctWarnings, HttpService, HttpStack,
+    BoxError, Client, ClientBuilder, DEFAULT_MAX_RETRIES, DistinctWarnings, Encoding, HttpService, HttpStack,
     IgnoreWarnings, InvalidRequest, LogWarnings, Request, RequestBody, Response, ResponseBody, RetriedError,
     ServerBackoff, Warning, WarningHandler, boxed,
 };

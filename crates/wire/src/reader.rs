@@ -59,6 +59,10 @@ impl<'de> Reader<'de> {
 
     /// Returns the string that must be the next value.
     fn text(&mut self, wanted: &dyn Expected) -> Result<Text<'de, '_>, ReadError> {
+        // The most frequent value.
+        if self.encoding == Encoding::Json && self.json.peek()? == b'"' {
+            return self.json.string();
+        }
         match self.token()? {
             Token::Text(text) => Ok(text),
             token => Err(mismatch(token, wanted)),
@@ -120,12 +124,12 @@ impl<'de> Reader<'de> {
                 self.json.enter()?;
                 Ok(MapState::Json { role, first: true, key: 0 })
             }
-            Encoding::Protobuf => Ok(MapState::Protobuf { frame: self.protobuf.enter_map()?, key: "" }),
+            Encoding::Protobuf => self.protobuf.enter().map(|()| MapState::Protobuf { key: "" }),
         }
     }
 
-    fn leave_map(&mut self, state: Encoding) -> Result<(), ReadError> {
-        match state {
+    fn leave_map(&mut self, encoding: Encoding) -> Result<(), ReadError> {
+        match encoding {
             Encoding::Json => self.json.leave(b'}'),
             Encoding::Protobuf => {
                 self.leave_json()?;
@@ -155,15 +159,11 @@ impl<'de> Reader<'de> {
                 *key = self.json.at();
                 self.json.string().map(Some)
             }
-            MapState::Protobuf { frame, key } => {
+            MapState::Protobuf { key } => {
                 self.leave_json()?;
-                match self.protobuf.next_key(frame)? {
-                    Some(name) => {
-                        *key = name;
-                        Ok(Some(Text::Borrowed(name)))
-                    }
-                    None => Ok(None),
-                }
+                let name = self.protobuf.next_key()?;
+                *key = name.unwrap_or_default();
+                Ok(name.map(Text::Borrowed))
             }
         }
     }
@@ -177,40 +177,39 @@ impl<'de> Reader<'de> {
         }
     }
 
-    fn enter_seq(&mut self) -> Result<SeqState<'de>, ReadError> {
+    /// Starts a sequence, and returns its encoding.
+    fn enter_seq(&mut self) -> Result<Encoding, ReadError> {
         self.role = Role::Plain;
         match self.encoding {
-            Encoding::Json => {
-                self.json.enter()?;
-                Ok(SeqState::Json)
-            }
-            Encoding::Protobuf => self.protobuf.enter_seq().map(SeqState::Protobuf),
+            Encoding::Json => self.json.enter()?,
+            Encoding::Protobuf => self.protobuf.enter()?,
         }
+        Ok(self.encoding)
     }
 
-    fn leave_seq(&mut self, state: Encoding) -> Result<(), ReadError> {
-        match state {
+    fn leave_seq(&mut self, encoding: Encoding) -> Result<(), ReadError> {
+        match encoding {
             Encoding::Json => self.json.leave(b']'),
             Encoding::Protobuf => self.leave_map(Encoding::Protobuf),
         }
     }
 
     /// Moves to the next element of a sequence. Returns false at the end.
-    fn next_element(&mut self, state: &mut SeqState<'de>, index: usize) -> Result<bool, ReadError> {
-        match state {
-            SeqState::Json => self.json.next(index == 0, b']'),
-            SeqState::Protobuf(frame) => {
+    fn next_element(&mut self, encoding: Encoding, index: usize) -> Result<bool, ReadError> {
+        match encoding {
+            Encoding::Json => self.json.next(index == 0, b']'),
+            Encoding::Protobuf => {
                 self.leave_json()?;
-                self.protobuf.next_element(frame)
+                self.protobuf.next_element()
             }
         }
     }
 
     /// Returns a lower bound of the number of elements of a sequence that was just entered.
-    fn elements_ahead(&self, state: &SeqState<'de>) -> usize {
-        match state {
-            SeqState::Json => self.json.elements_ahead(),
-            SeqState::Protobuf(frame) => frame.count(),
+    fn elements_ahead(&self, encoding: Encoding) -> usize {
+        match encoding {
+            Encoding::Json => self.json.elements_ahead(),
+            Encoding::Protobuf => self.protobuf.count(),
         }
     }
 
@@ -229,7 +228,7 @@ impl<'de> Reader<'de> {
         let error = self.positioned(error);
         match state {
             MapState::Json { key, .. } => error.in_member(&self.json.key_at(*key)),
-            MapState::Protobuf { key, .. } => error.in_member(key),
+            MapState::Protobuf { key } => error.in_member(key),
         }
     }
 
@@ -261,9 +260,8 @@ impl<'de> Reader<'de> {
 
     #[inline]
     fn visit_seq<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, ReadError> {
-        let state = self.enter_seq()?;
-        let encoding = state.encoding();
-        let value = visitor.visit_seq(Elements { reader: self, state, next: 0 })?;
+        let encoding = self.enter_seq()?;
+        let value = visitor.visit_seq(Elements { reader: self, encoding, next: 0 })?;
         self.leave_seq(encoding)?;
         Ok(value)
     }
@@ -505,16 +503,9 @@ enum MapState<'de> {
         key: usize,
     },
     Protobuf {
-        frame: protobuf::MapFrame<'de>,
+        /// The last key.
         key: &'de str,
     },
-}
-
-/// The position in a sequence.
-#[derive(Debug)]
-enum SeqState<'de> {
-    Json,
-    Protobuf(protobuf::SeqFrame<'de>),
 }
 
 impl MapState<'_> {
@@ -522,15 +513,6 @@ impl MapState<'_> {
         match self {
             Self::Json { .. } => Encoding::Json,
             Self::Protobuf { .. } => Encoding::Protobuf,
-        }
-    }
-}
-
-impl SeqState<'_> {
-    fn encoding(&self) -> Encoding {
-        match self {
-            Self::Json => Encoding::Json,
-            Self::Protobuf(_) => Encoding::Protobuf,
         }
     }
 }
@@ -562,7 +544,7 @@ impl<'de> MapAccess<'de> for Entries<'_, 'de> {
 /// The elements of a sequence, one by one.
 struct Elements<'r, 'de> {
     reader: &'r mut Reader<'de>,
-    state: SeqState<'de>,
+    encoding: Encoding,
     /// The index of the next element.
     next: usize,
 }
@@ -572,7 +554,7 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
 
     #[inline]
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, ReadError> {
-        if !self.reader.next_element(&mut self.state, self.next)? {
+        if !self.reader.next_element(self.encoding, self.next)? {
             return Ok(None);
         }
         let index = self.next;
@@ -584,7 +566,7 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
     }
 
     fn size_hint(&self) -> Option<usize> {
-        (self.next == 0).then(|| self.reader.elements_ahead(&self.state))
+        (self.next == 0).then(|| self.reader.elements_ahead(self.encoding))
     }
 }
 

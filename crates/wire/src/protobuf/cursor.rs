@@ -18,14 +18,14 @@ use crate::token::{Number, Text, Token};
 
 /// The maximal nesting depth of an object that is read, as for JSON.
 const MAX_DEPTH: u32 = 127;
-/// The maximal number of messages that are embedded in each other.
-const LEVELS: usize = 4;
 
 /// The next value of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor<'de> {
     value: Value<'de>,
-    /// The number of maps and sequences that are open around the value.
+    /// The maps and sequences that are open around the value.
+    frames: Vec<Frame<'de>>,
+    /// The number of them that are maps and sequences in JSON.
     depth: u32,
     /// The last composed string.
     scratch: String,
@@ -64,35 +64,31 @@ struct Object<'de> {
     types: Option<(&'de str, &'de str)>,
 }
 
-/// A map that is being read.
+/// A map or a sequence that is being read.
 #[derive(Debug)]
-pub(crate) enum MapFrame<'de> {
+enum Frame<'de> {
     Object(ObjectFrame<'de>),
     Entries { shape: Shape, entries: Fields<'de> },
+    List(ListFrame<'de>),
 }
 
-/// A message that is being read as a map: the message, and those embedded in it.
+/// A message that is being read as a map.
 #[derive(Debug)]
-pub(crate) struct ObjectFrame<'de> {
-    schema: &'static Schema,
-    levels: [Level<'de>; LEVELS],
-    top: usize,
-    role: Role,
-    api_version: Option<&'de str>,
-    kind: Option<&'de str>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Level<'de> {
+struct ObjectFrame<'de> {
     message: Message,
     fields: Fields<'de>,
     /// A bit for each field number that has been read.
     seen: u64,
+    role: Role,
+    /// True if JSON has the fields of the message in the map of the frame below.
+    embedded: bool,
+    api_version: Option<&'de str>,
+    kind: Option<&'de str>,
 }
 
-/// A sequence that is being read.
+/// A repeated field that is being read.
 #[derive(Debug)]
-pub(crate) struct SeqFrame<'de> {
+struct ListFrame<'de> {
     shape: Shape,
     elements: Fields<'de>,
     /// The rest of an element that holds several numbers.
@@ -185,124 +181,81 @@ impl<'de> Cursor<'de> {
         Ok(Token::Text(Text::Composed(&self.scratch)))
     }
 
-    /// Starts reading the map that the value is.
-    pub(crate) fn enter_map(&mut self) -> Result<MapFrame<'de>, ReadError> {
-        self.enter()?;
-        match self.value {
+    /// Starts reading the map or the sequence that the value is.
+    pub(crate) fn enter(&mut self) -> Result<(), ReadError> {
+        if self.depth == MAX_DEPTH {
+            return Err(ReadError::new(format_args!("{TOO_DEEP} {MAX_DEPTH}"), None));
+        }
+        self.depth += 1;
+        let frame = match self.value {
             Value::Object(Object { message, bytes, role, types }) => {
-                let schema = Schema::get();
-                let level = Level { message: schema.message(message), fields: Fields::new(bytes), seen: 0 };
                 let (api_version, kind) = types.unzip();
-                let levels = [level; LEVELS];
-                Ok(MapFrame::Object(ObjectFrame { schema, levels, top: 0, role, api_version, kind }))
+                Frame::Object(ObjectFrame { role, api_version, kind, ..ObjectFrame::new(message, bytes) })
             }
-            Value::Map { shape, run } => Ok(MapFrame::Entries { shape, entries: Fields::new(run) }),
-            _ => Err(malformed("not a map")),
-        }
-    }
-
-    /// Starts reading the sequence that the value is.
-    pub(crate) fn enter_seq(&mut self) -> Result<SeqFrame<'de>, ReadError> {
-        self.enter()?;
-        match self.value {
+            Value::Map { shape, run } => Frame::Entries { shape, entries: Fields::new(run) },
             Value::List { shape, run, count } => {
-                Ok(SeqFrame { shape, elements: Fields::new(run), packed: Fields::new(&[]), count })
+                let (elements, packed) = (Fields::new(run), Fields::new(&[]));
+                Frame::List(ListFrame { shape, elements, packed, count })
             }
-            _ => Err(malformed("not a sequence")),
-        }
+            _ => return Err(malformed("a scalar instead of a message")),
+        };
+        self.frames.push(frame);
+        Ok(())
     }
 
     /// Ends the map or the sequence that was entered last.
     pub(crate) fn leave(&mut self) {
         self.depth -= 1;
-    }
-
-    fn enter(&mut self) -> Result<(), ReadError> {
-        if self.depth == MAX_DEPTH {
-            return Err(ReadError::new(format_args!("{TOO_DEEP} {MAX_DEPTH}"), None));
-        }
-        self.depth += 1;
-        Ok(())
+        // A reader that stops early may have left an embedded message.
+        while let Some(Frame::Object(ObjectFrame { embedded: true, .. })) = self.frames.pop() {}
     }
 
     /// Moves to the next member, and returns its name. Returns `None` at the end of the map.
-    pub(crate) fn next_key(&mut self, frame: &mut MapFrame<'de>) -> Result<Option<&'de str>, ReadError> {
-        match frame {
-            MapFrame::Object(frame) => self.next_field(frame),
-            MapFrame::Entries { shape, entries } => {
-                let Some((_, raw)) = entries.next()? else { return Ok(None) };
-                let (mut key, mut value) = ("", None);
-                let mut parts = Fields::new(raw.bytes()?);
-                while let Some((number, raw)) = parts.next()? {
-                    match number {
-                        1 => key = raw.text()?,
-                        2 if value.is_some() => return Err(ReadError::disordered()),
-                        2 => value = Some(raw),
-                        _ => {}
+    pub(crate) fn next_key(&mut self) -> Result<Option<&'de str>, ReadError> {
+        loop {
+            let (shape, raw) = match self.frames.last_mut() {
+                Some(Frame::Object(frame)) => match frame.next()? {
+                    Member::Named(name, value) => {
+                        self.value = value;
+                        return Ok(Some(name));
                     }
-                }
-                self.value = match value {
-                    Some(raw) => value_of(*shape, raw)?,
-                    None => value_of(*shape, Raw::Bytes(&[]))?,
-                };
-                Ok(Some(key))
-            }
+                    Member::Embedded(message, bytes) => {
+                        let frame = ObjectFrame { embedded: true, ..ObjectFrame::new(message, bytes) };
+                        self.frames.push(Frame::Object(frame));
+                        continue;
+                    }
+                    Member::End if frame.embedded => {
+                        self.frames.pop();
+                        continue;
+                    }
+                    Member::End => return Ok(None),
+                },
+                Some(Frame::Entries { shape, entries }) => match entries.next()? {
+                    Some((_, raw)) => (*shape, raw),
+                    None => return Ok(None),
+                },
+                _ => return Err(malformed("not a map")),
+            };
+            let (key, value) = entry(shape, raw)?;
+            self.value = value;
+            return Ok(Some(key));
         }
     }
 
-    fn next_field(&mut self, frame: &mut ObjectFrame<'de>) -> Result<Option<&'de str>, ReadError> {
-        if let Some((name, text)) = frame.next_type() {
-            self.value = Value::Scalar(Shape::String, Raw::Bytes(text.as_bytes()));
-            return Ok(Some(name));
-        }
-        loop {
-            let level = &mut frame.levels[frame.top];
-            let before = level.fields.rest();
-            let Some((number, raw)) = level.fields.next()? else {
-                if frame.top == 0 {
-                    return Ok(None);
-                }
-                frame.top -= 1;
-                continue;
-            };
-            let Some(field) = frame.schema.field(level.message, number) else { continue };
-            let bit = 1 << field.number;
-            if level.seen & bit != 0 {
-                return Err(ReadError::disordered());
-            }
-            level.seen |= bit;
-            match field.repeat {
-                Repeat::OneUnlessEmpty if raw.is_zero() => continue,
-                Repeat::One | Repeat::OneUnlessEmpty => {
-                    if let (".", Shape::Message(message)) = (field.name, field.shape) {
-                        frame.embed(message, raw.bytes()?)?;
-                        continue;
-                    }
-                    self.value = value_of(field.shape, raw).map_err(|error| error.in_member(field.name))?;
-                    if let (Role::Root, "metadata", Value::Object(object)) =
-                        (frame.role, field.name, &mut self.value)
-                    {
-                        object.role = Role::Metadata;
-                    }
-                }
-                Repeat::Many | Repeat::Map => {
-                    let count = 1 + level.fields.skip_all(number)?;
-                    if frame.role == Role::Metadata && field.name == "managedFields" {
-                        continue;
-                    }
-                    let run = &before[..before.len() - level.fields.rest().len()];
-                    self.value = match field.repeat {
-                        Repeat::Map => Value::Map { shape: field.shape, run },
-                        _ => Value::List { shape: field.shape, run, count },
-                    };
-                }
-            }
-            return Ok(Some(field.name));
+    /// Returns the number of elements of the sequence that was just entered. There may be more if an
+    /// element holds several numbers.
+    pub(crate) fn count(&self) -> usize {
+        match self.frames.last() {
+            Some(Frame::List(frame)) => frame.count,
+            _ => 0,
         }
     }
 
     /// Moves to the next element. Returns false at the end of the sequence.
-    pub(crate) fn next_element(&mut self, frame: &mut SeqFrame<'de>) -> Result<bool, ReadError> {
+    pub(crate) fn next_element(&mut self) -> Result<bool, ReadError> {
+        let Some(Frame::List(frame)) = self.frames.last_mut() else {
+            return Err(malformed("not a sequence"));
+        };
         loop {
             if !frame.packed.is_empty() {
                 let raw = match frame.shape {
@@ -326,7 +279,72 @@ impl<'de> Cursor<'de> {
     }
 }
 
+/// The next member of a message.
+enum Member<'de> {
+    Named(&'de str, Value<'de>),
+    /// A message whose fields are members.
+    Embedded(u16, &'de [u8]),
+    End,
+}
+
 impl<'de> ObjectFrame<'de> {
+    fn new(message: u16, bytes: &'de [u8]) -> Self {
+        Self {
+            message: Schema::get().message(message),
+            fields: Fields::new(bytes),
+            seen: 0,
+            role: Role::Plain,
+            embedded: false,
+            api_version: None,
+            kind: None,
+        }
+    }
+
+    fn next(&mut self) -> Result<Member<'de>, ReadError> {
+        if let Some((name, text)) = self.next_type() {
+            return Ok(Member::Named(name, Value::Scalar(Shape::String, Raw::Bytes(text.as_bytes()))));
+        }
+        let schema = Schema::get();
+        loop {
+            let before = self.fields.rest();
+            let Some((number, raw)) = self.fields.next()? else { return Ok(Member::End) };
+            let Some(field) = schema.field(self.message, number) else { continue };
+            let bit = 1 << field.number;
+            if self.seen & bit != 0 {
+                return Err(ReadError::disordered());
+            }
+            self.seen |= bit;
+            let value = match field.repeat {
+                Repeat::OneUnlessEmpty if raw.is_zero() => continue,
+                Repeat::One | Repeat::OneUnlessEmpty => {
+                    if let (".", Shape::Message(message)) = (field.name, field.shape) {
+                        return Ok(Member::Embedded(message, raw.bytes()?));
+                    }
+                    let mut value =
+                        value_of(field.shape, raw).map_err(|error| error.in_member(field.name))?;
+                    if let (Role::Root, "metadata", Value::Object(object)) =
+                        (self.role, field.name, &mut value)
+                    {
+                        object.role = Role::Metadata;
+                    }
+                    value
+                }
+                Repeat::Many | Repeat::Map => {
+                    let count = 1 + self.fields.skip_all(number)?;
+                    if self.role == Role::Metadata && field.name == "managedFields" {
+                        continue;
+                    }
+                    let run = &before[..before.len() - self.fields.rest().len()];
+                    match field.repeat {
+                        Repeat::Map => Value::Map { shape: field.shape, run },
+                        _ => Value::List { shape: field.shape, run, count },
+                    }
+                }
+            };
+            return Ok(Member::Named(field.name, value));
+        }
+    }
+
     /// Returns the API version and then the kind, which are not fields of the message.
     fn next_type(&mut self) -> Option<(&'static str, &'de str)> {
         if let Some(api_version) = self.api_version.take() {
@@ -334,24 +352,21 @@ impl<'de> ObjectFrame<'de> {
         }
         self.kind.take().map(|it| ("kind", it))
     }
-
-    /// Continues with the fields of an embedded message.
-    fn embed(&mut self, message: u16, bytes: &'de [u8]) -> Result<(), ReadError> {
-        let level = Level { message: self.schema.message(message), fields: Fields::new(bytes), seen: 0 };
-        let Some(top) = self.levels.get_mut(self.top + 1) else {
-            return Err(malformed("nested too deeply"));
-        };
-        *top = level;
-        self.top += 1;
-        Ok(())
-    }
 }
 
-impl SeqFrame<'_> {
-    /// Returns the number of elements. More may follow if an element holds several numbers.
-    pub(crate) fn count(&self) -> usize {
-        self.count
+/// Reads an entry of a map.
+fn entry<'de>(shape: Shape, raw: Raw<'de>) -> Result<(&'de str, Value<'de>), ReadError> {
+    let (mut key, mut value) = ("", None);
+    let mut parts = Fields::new(raw.bytes()?);
+    while let Some((number, raw)) = parts.next()? {
+        match number {
+            1 => key = raw.text()?,
+            2 if value.is_some() => return Err(ReadError::disordered()),
+            2 => value = Some(raw),
+            _ => {}
+        }
     }
+    Ok((key, value_of(shape, value.unwrap_or(Raw::Bytes(&[])))?))
 }
 
 /// Returns the value of a field or of an element.

@@ -16,7 +16,7 @@ mod envelope;
 mod cursor;
 
 pub(crate) use canonical::canonical;
-pub(crate) use cursor::{Cursor, MapFrame, SeqFrame};
+pub(crate) use cursor::Cursor;
 pub use envelope::Envelope;
 pub(crate) use fields::{Fields, varint};
 pub(crate) use schema::Schema;
