@@ -1,4 +1,4 @@
-//! Single objects: decoding a body that is one object, and encoding.
+//! Single objects: decoding a body that is one object, and encoding one.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use crate::bad_item::UndecodableItem;
 use crate::body;
 use crate::fields::Fields;
-use crate::protobuf::Schema;
+use crate::protobuf::{self, EncodeError, Schema};
 
 /// Decodes a JSON body that is one object.
 ///
@@ -50,4 +50,28 @@ pub fn has_protobuf(api_version: &str, kind: &str) -> bool {
 /// Returns an error if serializing the type fails, or if it has a map whose keys are not strings.
 pub fn to_vec<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, serde_json::Error> {
     serde_json::to_vec(object)
+}
+
+/// Encodes an object of a built-in kind as protobuf, in its envelope.
+///
+/// The object must have an API version and a kind, as typed objects of k8s-openapi have. Fields that
+/// the kind does not have in protobuf are left out.
+///
+/// # Errors
+/// Returns an error if the kind has no protobuf encoding, or if a value does not have the type of its
+/// field.
+///
+/// ```
+/// use dogwatch_wire::{Fields, from_protobuf, to_protobuf};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// let mut map = ConfigMap::default();
+/// map.metadata.name = Some("settings".to_owned());
+/// let body = to_protobuf(&map)?;
+/// assert_eq!(from_protobuf::<ConfigMap>(&body, Fields::default())?, map);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn to_protobuf<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, EncodeError> {
+    let object = serde_json::to_value(object).map_err(EncodeError::new)?;
+    protobuf::encode(&object)
 }

@@ -1,5 +1,5 @@
 //! The syntax of protobuf as Kubernetes uses it: messages are read token by token, as if they were
-//! JSON.
+//! JSON, and written from JSON.
 //!
 //! ```text
 //! message ──Fields──► numbers and bytes ──Schema──► names and types ─► Cursor ─► tokens
@@ -11,12 +11,16 @@
 mod fields;
 mod schema;
 mod times;
+mod output;
 mod canonical;
 mod envelope;
 mod cursor;
+mod encode;
 
 pub(crate) use canonical::canonical;
 pub(crate) use cursor::Cursor;
+pub use encode::EncodeError;
+pub(crate) use encode::encode;
 pub use envelope::Envelope;
 pub(crate) use fields::{Fields, varint};
 pub(crate) use schema::Schema;

@@ -7,7 +7,7 @@ use dogwatch_core::{Reason, Status};
 use dogwatch_wire::{
     Fields, ListDecoder, ListError, ListMeta, UndecodableItem, WatchDecoder, WatchError, WatchEvent,
 };
-use dogwatch_wire::{from_protobuf, from_slice};
+use dogwatch_wire::{from_protobuf, from_slice, to_protobuf};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Event, Node, Pod, Secret, Service};
@@ -81,6 +81,70 @@ fn typed_objects_are_equal_in_protobuf_and_json() {
     agree::<EndpointSlice>("discovery.k8s.io.v1.EndpointSlice");
     agree::<HorizontalPodAutoscaler>("autoscaling.v2.HorizontalPodAutoscaler");
     agree::<Status>("core.v1.Status");
+}
+
+#[test]
+fn every_golden_object_is_the_same_after_encoding_and_decoding() {
+    for (name, encoded, json) in golden() {
+        let object: Value = from_slice(&json, all()).expect("JSON");
+        let ours = to_protobuf(&object).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let decoded: Value = from_protobuf(&ours, all()).unwrap_or_else(|bad| panic!("{name}: {bad}"));
+        assert_eq!(decoded, object, "{name}");
+        // Go writes the empty fields of embedded and other messages too, but nothing that is larger.
+        assert!(ours.len() <= encoded.len(), "{name}: {} bytes instead of {}", ours.len(), encoded.len());
+    }
+}
+
+#[test]
+fn golden_objects_of_common_kinds_are_encoded_to_the_bytes_of_go() {
+    for name in ["core.v1.Pod", "core.v1.Node", "core.v1.Secret", "apps.v1.Deployment", "batch.v1.CronJob"] {
+        let (encoded, json) = golden_named(name);
+        let object: Value = from_slice(&json, all()).expect("JSON");
+        assert!(to_protobuf(&object).expect("encoded") == encoded, "{name}");
+    }
+}
+
+#[test]
+fn values_that_do_not_fit_their_fields_are_named() {
+    let encode = |spec: Value| {
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "spec": spec });
+        to_protobuf(&pod).expect_err("invalid").to_string()
+    };
+    for (spec, message) in [
+        (json!("x"), "cannot encode spec: expected an object, found a string"),
+        (json!({ "nodeName": 5 }), "cannot encode spec.nodeName: expected a string, found another number"),
+        (
+            json!({ "containers": [{}, { "ports": [{ "containerPort": 1.5 }] }] }),
+            "cannot encode spec.containers[1].ports[0].containerPort: expected an integer, found another number",
+        ),
+        (
+            json!({ "nodeSelector": { "a": true } }),
+            "cannot encode spec.nodeSelector.a: expected a string, found a boolean",
+        ),
+    ] {
+        assert_eq!(encode(spec), message);
+    }
+    let widget = json!({ "apiVersion": "example.com/v1", "kind": "Widget" });
+    let error = to_protobuf(&widget).expect_err("a custom kind").to_string();
+    assert_eq!(
+        error,
+        r#"cannot encode the object: the kind "Widget" of "example.com/v1" has no protobuf encoding"#
+    );
+    assert!(to_protobuf(&5).is_err() && to_protobuf(&json!({})).is_err());
+}
+
+#[test]
+fn times_before_1970_and_whole_floats_are_encoded_exactly() {
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {}, "involvedObject": {}, "source": {},
+        "count": 3.0, "eventTime": "1969-12-31T23:59:59.250000Z", "firstTimestamp": "1900-01-01T00:00:00Z",
+        "lastTimestamp": null, "reportingComponent": "", "reportingInstance": "",
+    });
+    let decoded: Value = from_protobuf(&to_protobuf(&event).expect("encoded"), all()).expect("decoded");
+    let mut expected = event;
+    expected["count"] = json!(3);
+    expected.as_object_mut().expect("an object").remove("lastTimestamp");
+    assert_eq!(decoded, expected);
 }
 
 /// Encodes a field with a length.

@@ -1,0 +1,262 @@
+//! Writes the JSON of an object as a protobuf message.
+//!
+//! Fields are written in the order of their numbers, as Go does. Members that the message does not
+//! have are left out, as they are when Go decodes the JSON into its types.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Map, Value};
+
+use super::envelope::Envelope;
+use super::fields::Raw;
+use super::output::push;
+use super::schema::{Field, Form, Repeat, Schema, Shape};
+
+/// The maximal nesting depth, as for decoding.
+const MAX_DEPTH: u32 = 127;
+
+/// An error of encoding an object as protobuf.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot encode {}: {reason}", if path.is_empty() { "the object" } else { path })]
+pub struct EncodeError {
+    /// The path to the field, such as `spec.containers[0].ports`; empty for the object as a whole.
+    pub path: String,
+    /// A description of the problem.
+    pub reason: String,
+}
+
+impl EncodeError {
+    #[cold]
+    pub(crate) fn new(reason: impl fmt::Display) -> Self {
+        Self { path: String::new(), reason: reason.to_string() }
+    }
+
+    #[cold]
+    fn expected(wanted: &str, found: &Value) -> Self {
+        // The value may be a secret.
+        let found = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "another number",
+            Value::String(_) => "a string",
+            Value::Array(_) => "a list",
+            Value::Object(_) => "an object",
+        };
+        Self::new(format_args!("expected {wanted}, found {found}"))
+    }
+
+    #[cold]
+    fn within(mut self, step: &str) -> Self {
+        let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
+        self.path = format!("{step}{dot}{}", self.path);
+        self
+    }
+}
+
+/// Returns the body of an object: its envelope, with its message.
+///
+/// # Errors
+/// Returns an error if the object has no API version and kind, if the kind has no protobuf encoding,
+/// or if a value does not have the type of its field.
+pub(crate) fn encode(object: &Value) -> Result<Vec<u8>, EncodeError> {
+    let Value::Object(members) = object else { return Err(EncodeError::expected("an object", object)) };
+    let text = |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let schema = Schema::get();
+    let Some(message) = schema.of_kind(api_version, kind) else {
+        return Err(EncodeError::new(format_args!(
+            "the kind {kind:?} of {api_version:?} has no protobuf encoding"
+        )));
+    };
+    let (mut types, mut content) = (Vec::new(), Vec::new());
+    push(1, Raw::Bytes(api_version.as_bytes()), &mut types);
+    push(2, Raw::Bytes(kind.as_bytes()), &mut types);
+    Encoder { schema, depth: 0 }.fields(message, members, &mut content)?;
+    let mut body = Envelope::MAGIC.to_vec();
+    push(1, Raw::Bytes(&types), &mut body);
+    push(2, Raw::Bytes(&content), &mut body);
+    push(3, Raw::Bytes(b""), &mut body);
+    push(4, Raw::Bytes(b""), &mut body);
+    Ok(body)
+}
+
+#[derive(Clone, Copy)]
+struct Encoder {
+    schema: &'static Schema,
+    depth: u32,
+}
+
+impl Encoder {
+    /// Appends the fields of a message.
+    fn fields(self, message: u16, object: &Map<String, Value>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        if self.depth == MAX_DEPTH {
+            return Err(EncodeError::new(format_args!("nested deeper than {MAX_DEPTH}")));
+        }
+        let inner = Self { depth: self.depth + 1, ..self };
+        let message = self.schema.message(message);
+        for number in 1..64 {
+            let Some(field) = self.schema.field(message, number) else { continue };
+            if let (".", Shape::Message(embedded)) = (field.name, field.shape) {
+                let mut content = Vec::new();
+                inner.fields(embedded, object, &mut content)?;
+                push(field.number, Raw::Bytes(&content), out);
+                continue;
+            }
+            match object.get(field.name) {
+                None | Some(Value::Null) => {}
+                Some(value) => {
+                    inner.field(field, value, out).map_err(|error| error.within(field.name))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn field(self, field: Field, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match (field.repeat, value) {
+            (Repeat::One | Repeat::OneUnlessEmpty, value) => {
+                self.value(field.number, field.shape, value, out)
+            }
+            (Repeat::Many, Value::Array(items)) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.value(field.number, field.shape, item, out)
+                        .map_err(|error| error.within(&format!("[{index}]")))?;
+                }
+                Ok(())
+            }
+            (Repeat::Many, value) => Err(EncodeError::expected("a list", value)),
+            (Repeat::Map, Value::Object(entries)) => {
+                for (key, value) in entries {
+                    let mut entry = Vec::new();
+                    push(1, Raw::Bytes(key.as_bytes()), &mut entry);
+                    if !value.is_null() {
+                        self.value(2, field.shape, value, &mut entry).map_err(|error| error.within(key))?;
+                    }
+                    push(field.number, Raw::Bytes(&entry), out);
+                }
+                Ok(())
+            }
+            (Repeat::Map, value) => Err(EncodeError::expected("an object", value)),
+        }
+    }
+
+    /// Appends one value as a field with this number.
+    fn value(self, number: u8, shape: Shape, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let raw = match shape {
+            Shape::Message(message) => {
+                let mut content = Vec::new();
+                self.message(message, value, &mut content)?;
+                push(number, Raw::Bytes(&content), out);
+                return Ok(());
+            }
+            Shape::Bytes => {
+                let text = text(value)?;
+                let bytes = BASE64_STANDARD.decode(text).map_err(|_| EncodeError::new("not valid base64"))?;
+                push(number, Raw::Bytes(&bytes), out);
+                return Ok(());
+            }
+            Shape::String => Raw::Bytes(text(value)?.as_bytes()),
+            Shape::Bool => match value {
+                Value::Bool(value) => Raw::Varint((*value).into()),
+                value => return Err(EncodeError::expected("a boolean", value)),
+            },
+            Shape::Integer => Raw::Varint(integer(value)?.cast_unsigned()),
+            Shape::Double => match value.as_f64() {
+                Some(value) => Raw::Fixed64(value.to_bits()),
+                None => return Err(EncodeError::expected("a number", value)),
+            },
+        };
+        push(number, raw, out);
+        Ok(())
+    }
+
+    /// Appends the content of a message.
+    fn message(self, message: u16, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match (self.schema.message(message).form, value) {
+            (Form::Object, Value::Object(members)) => self.fields(message, members, out)?,
+            (Form::Object, value) => return Err(EncodeError::expected("an object", value)),
+            (Form::Quantity, Value::Number(number)) => {
+                push(1, Raw::Bytes(number.to_string().as_bytes()), out);
+            }
+            (Form::Quantity, value) => push(1, Raw::Bytes(text(value)?.as_bytes()), out),
+            (Form::Time | Form::MicroTime, Value::Null) => {}
+            (Form::Time | Form::MicroTime, value) => {
+                let time: jiff::Timestamp = text(value)?
+                    .parse()
+                    .map_err(|_| EncodeError::new("not a time such as 2026-01-02T03:04:05Z"))?;
+                let nanos = i64::from(time.subsec_nanosecond());
+                // Before 1970, jiff counts both parts downwards.
+                let (seconds, nanos) = match nanos {
+                    ..0 => (time.as_second() - 1, nanos + 1_000_000_000),
+                    _ => (time.as_second(), nanos),
+                };
+                push(1, Raw::Varint(seconds.cast_unsigned()), out);
+                push(2, Raw::Varint(nanos.cast_unsigned()), out);
+            }
+            (Form::IntOrString, Value::String(text)) => {
+                push(1, Raw::Varint(1), out);
+                push(2, Raw::Varint(0), out);
+                push(3, Raw::Bytes(text.as_bytes()), out);
+            }
+            (Form::IntOrString, value) => {
+                push(1, Raw::Varint(0), out);
+                push(2, Raw::Varint(integer(value)?.cast_unsigned()), out);
+                push(3, Raw::Bytes(b""), out);
+            }
+            (Form::Raw, value) => push(1, Raw::Bytes(value.to_string().as_bytes()), out),
+            (Form::Strings, Value::Array(items)) => {
+                for item in items {
+                    push(1, Raw::Bytes(text(item)?.as_bytes()), out);
+                }
+            }
+            (Form::Strings, value) => return Err(EncodeError::expected("a list", value)),
+            // An object stands for `true` as well.
+            (Form::SchemaOrBool, value) => {
+                let allows = value.as_bool().unwrap_or(true);
+                self.alternative(message, "allows", &Value::Bool(allows), out)?;
+                if !value.is_boolean() {
+                    self.alternative(message, "schema", value, out)?;
+                }
+            }
+            (Form::SchemaOrList, Value::Array(_)) => {
+                self.alternative(message, "jSONSchemas", value, out)?;
+                self.alternative(message, "property", value, out)?;
+            }
+            (Form::SchemaOrList, value) => self.alternative(message, "schema", value, out)?,
+            (Form::Duration, value) => return Err(EncodeError::expected("no duration", value)),
+        }
+        Ok(())
+    }
+
+    /// Appends the field with this name of a message that stands for one of its fields, if it has it.
+    fn alternative(
+        self,
+        message: u16,
+        name: &str,
+        value: &Value,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        let message = self.schema.message(message);
+        match (1..64).find_map(|it| self.schema.field(message, it).filter(|it| it.name == name)) {
+            Some(field) => self.field(field, value, out),
+            None => Ok(()),
+        }
+    }
+}
+
+fn text(value: &Value) -> Result<&str, EncodeError> {
+    value.as_str().ok_or_else(|| EncodeError::expected("a string", value))
+}
+
+/// Returns an integer; a float without a fraction is one too.
+fn integer(value: &Value) -> Result<i64, EncodeError> {
+    let whole = value.as_f64().filter(|it| it.fract() == 0.0 && it.abs() < 9e15);
+    match (value.as_i64(), whole) {
+        (Some(integer), _) => Ok(integer),
+        // Exact, because it has no fraction and less than 53 bits.
+        (None, Some(float)) => Ok(float as i64),
+        (None, None) => Err(EncodeError::expected("an integer", value)),
+    }
+}
