@@ -54,9 +54,9 @@ impl ProtobufWatchSplitter {
     fn advance(&mut self, mut chunk: &[u8], sink: EventSink<'_>) -> Result<(), WatchError> {
         while !chunk.is_empty() {
             let used = if self.held.is_empty() {
-                self.from_chunk(chunk, sink)?
+                self.start_frame(chunk, sink)?
             } else {
-                self.from_held(chunk, sink)?
+                self.continue_frame(chunk, sink)?
             };
             self.offset += used as u64;
             chunk = &chunk[used..];
@@ -65,7 +65,7 @@ impl ProtobufWatchSplitter {
     }
 
     /// Processes the frame at the start of the chunk. Returns the number of bytes that it used.
-    fn from_chunk(&mut self, chunk: &[u8], sink: EventSink<'_>) -> Result<usize, WatchError> {
+    fn start_frame(&mut self, chunk: &[u8], sink: EventSink<'_>) -> Result<usize, WatchError> {
         match self.frame_length(chunk, self.offset)? {
             Some(length) if length <= chunk.len() => {
                 sink(event(&chunk[PREFIX..length]));
@@ -79,7 +79,7 @@ impl ProtobufWatchSplitter {
     }
 
     /// Adds to the frame from earlier chunks. Returns the number of bytes that it used.
-    fn from_held(&mut self, chunk: &[u8], sink: EventSink<'_>) -> Result<usize, WatchError> {
+    fn continue_frame(&mut self, chunk: &[u8], sink: EventSink<'_>) -> Result<usize, WatchError> {
         let start = self.offset - self.held.len() as u64;
         let wanted = self.frame_length(&self.held, start)?.unwrap_or(PREFIX);
         let used = chunk.len().min(wanted - self.held.len());
