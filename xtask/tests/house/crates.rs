@@ -58,7 +58,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// Programs of the repository that are not published. They may use everything.
-const TOOLS: &[&str] = &["xtask", "bench", "interop", "testbed", "processes"];
+const TOOLS: &[&str] = &["xtask", "bench", "interop", "testbed", "processes", "decoder-checks"];
 
 const UNDER_CONTROLLER: &[&str] =
     &["dogwatch-core", "dogwatch-wire", "dogwatch-client", "dogwatch-informer", "dogwatch-workqueue"];

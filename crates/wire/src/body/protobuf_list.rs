@@ -151,21 +151,17 @@ impl ProtobufListSplitter {
         self.held.extend_from_slice(&chunk[..chunk.len().min(20 - before)]);
         let malformed = |_| self.malformed("an integer has more than 64 bits");
         let Some((tag, first)) = varint(&self.held).map_err(malformed)? else { return Ok(chunk.len()) };
-        let Some((value, second)) = varint(&self.held[first..]).map_err(malformed)? else {
-            // Fixed-size fields may be shorter than an integer could be; no message here has them.
-            return if matches!(tag & 7, 0 | DELIMITED) {
-                Ok(chunk.len())
-            } else {
-                Err(self.malformed("an unknown wire type"))
-            };
-        };
-        let used = first + second - before;
-        let size = (first + second) as u64;
+        // No message here has fields of a fixed size.
         let delimited = match tag & 7 {
             0 => false,
             DELIMITED => true,
             _ => return Err(self.malformed("an unknown wire type")),
         };
+        let Some((value, second)) = varint(&self.held[first..]).map_err(malformed)? else {
+            return Ok(chunk.len());
+        };
+        let used = first + second - before;
+        let size = (first + second) as u64;
         self.held.clear();
         if let Some(list) = &mut self.list {
             let taken = size.saturating_add(if delimited { value } else { 0 });
