@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::bad_item::UndecodableItem;
 use crate::fields::Role;
-use crate::json::{Cursor, Mark, ScanResult, ScannedValue, Scanner};
+use crate::json::{Cursor, Mark, ScanResult, ScannedValue, Scanner, trim};
 use crate::read_error::ReadError;
 use crate::reader::Reader;
 
@@ -95,7 +95,7 @@ pub(super) fn with_body<T>(
     body: &[u8],
     decode: impl FnOnce(ObjectPosition<'_>) -> Result<T, UndecodableItem>,
 ) -> Result<T, UndecodableItem> {
-    let body = body.trim_ascii();
+    let body = trim(body);
     let mut scanner = Scanner::default();
     let end = scan(body, &mut scanner)?;
     let whole = ScannedValue { bytes: &body[..end], marks: scanner.marks(), control: scanner.control() };

@@ -16,6 +16,17 @@ use crate::token::{Number, Text, Token};
 /// nested deeper.
 const MAX_DEPTH: u32 = 127;
 
+/// Removes the white space of JSON around a value: Rust's also includes the form feed.
+pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t' | b'\n' | b'\r', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t' | b'\n' | b'\r'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
 /// A position in a complete value.
 #[derive(Debug)]
 pub(crate) struct Cursor<'de> {
@@ -47,7 +58,7 @@ impl<'de> Cursor<'de> {
     /// # Errors
     /// Returns an error if the text is not exactly one value.
     pub(crate) fn scan(bytes: &'de [u8], levels: u32) -> Result<Self, ReadError> {
-        let bytes = bytes.trim_ascii();
+        let bytes = trim(bytes);
         let text = std::str::from_utf8(bytes).map_err(|_| ReadError::new("invalid UTF-8 in JSON", None))?;
         let mut scanner = Scanner::default();
         scanner.begin(bytes.first().copied().unwrap_or_default());

@@ -13,7 +13,7 @@ mod text;
 mod number;
 mod cursor;
 
-pub(crate) use cursor::Cursor;
+pub(crate) use cursor::{Cursor, trim};
 pub(crate) use number::number;
 pub(crate) use scan::{Mark, ScanResult, Scanner};
 pub(crate) use value_buffer::{Progress, ScannedValue, ValueBuffer};
