@@ -134,20 +134,19 @@ impl Schema {
     /// Returns the message of a kind.
     pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<u16> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-        let package = match group {
-            "" => "core",
-            "internal.apiserver.k8s.io" => "apiserverinternal",
-            group => group.split('.').next().unwrap_or(group),
+        let in_package = |package: &str| self.by_name.get(&(package, kind)).copied();
+        let common = || in_package("k8s.io.apimachinery.pkg.apis.meta.v1");
+        let Some(package) = package(group) else {
+            // Options have the group of the objects that they are for.
+            return common().filter(|_| kind.ends_with("Options"));
         };
         let packages = [
             format!("k8s.io.api.{package}.{version}"),
             format!("k8s.io.apiextensions_apiserver.pkg.apis.{package}.{version}"),
             format!("k8s.io.kube_aggregator.pkg.apis.{package}.{version}"),
-            // Options and metadata belong to every group.
-            format!("k8s.io.apimachinery.pkg.apis.meta.{version}"),
-            "k8s.io.apimachinery.pkg.apis.meta.v1".to_owned(),
+            format!("k8s.io.apimachinery.pkg.apis.{package}.{version}"),
         ];
-        packages.iter().find_map(|it| self.by_name.get(&(it.as_str(), kind))).copied()
+        packages.iter().find_map(|it| in_package(it)).or_else(common)
     }
 
     /// Returns the field of a list message that has its items, and the message of an item.
@@ -159,6 +158,18 @@ impl Schema {
             }
             _ => None,
         })
+    }
+}
+
+/// Returns the name of a built-in group in the names of packages; `None` for other groups.
+fn package(group: &str) -> Option<&str> {
+    match group {
+        "" => Some("core"),
+        "apps" | "autoscaling" | "batch" | "extensions" | "policy" => Some(group),
+        "flowcontrol.apiserver.k8s.io" => Some("flowcontrol"),
+        "internal.apiserver.k8s.io" => Some("apiserverinternal"),
+        "rbac.authorization.k8s.io" => Some("rbac"),
+        group => group.strip_suffix(".k8s.io").filter(|it| !it.contains('.')),
     }
 }
 
@@ -219,11 +230,21 @@ mod tests {
             ("meta.k8s.io/v1", "PartialObjectMetadataList"),
             ("v1", "Status"),
             ("batch/v1", "DeleteOptions"),
+            ("example.com/v1", "DeleteOptions"),
             ("internal.apiserver.k8s.io/v1alpha1", "StorageVersion"),
         ] {
             assert!(schema.of_kind(api_version, kind).is_some(), "{api_version} {kind}");
         }
-        assert_eq!(schema.of_kind("example.com/v1", "Widget"), None);
+        for (api_version, kind) in [
+            ("example.com/v1", "Widget"),
+            ("example.com/v1", "Condition"),
+            ("apps.example.com/v1", "Deployment"),
+            ("rbac/v1", "Role"),
+            ("metrics.k8s.io/v1beta1", "PodMetrics"),
+            ("apps/v2", "Deployment"),
+        ] {
+            assert_eq!(schema.of_kind(api_version, kind), None, "{api_version} {kind}");
+        }
     }
 
     #[test]
