@@ -14,9 +14,8 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 ///
 /// # let url = "http://localhost".parse()?;
 /// # let client = dogwatch_client::Client::new(dogwatch_client::Config::new(url))?;
-/// let pods = Api::<Pod>::all(client);
+/// let pods = Api::<Pod>::all(client).with_encoding(Encoding::Protobuf);
 /// assert_eq!(pods.encoding(), Encoding::Protobuf);
-/// let pods = pods.with_encoding(Encoding::Json);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

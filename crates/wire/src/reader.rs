@@ -162,8 +162,10 @@ impl<'de> Reader<'de> {
             MapState::Protobuf { key } => {
                 self.leave_json()?;
                 let name = self.protobuf.next_key()?;
-                *key = name.unwrap_or_default();
-                Ok(name.map(Text::Borrowed))
+                if let Some(Text::Borrowed(name)) = name {
+                    *key = name;
+                }
+                Ok(name)
             }
         }
     }
@@ -503,7 +505,7 @@ enum MapState<'de> {
         key: usize,
     },
     Protobuf {
-        /// The last key.
+        /// The last key that is UTF-8.
         key: &'de str,
     },
 }

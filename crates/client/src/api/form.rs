@@ -35,6 +35,7 @@ pub(super) enum Form {
 pub struct Representation {
     pub(super) form: Form,
     pub(super) fields: Fields,
+    pub(super) encoding: Encoding,
 }
 
 /// The kind of response that a handle reads.

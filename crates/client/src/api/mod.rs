@@ -14,7 +14,6 @@ mod pod;
 mod token;
 mod table;
 
-use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -107,7 +106,7 @@ impl<K: View> Api<K> {
         let resource = ResourceType::of::<K::Of>(&(), scope);
         Self {
             client,
-            encoding: default_encoding::<K>(&resource),
+            encoding: Encoding::Json,
             resource,
             namespace: None,
             form,
@@ -214,12 +213,13 @@ impl<K> Api<K> {
         self
     }
 
-    /// Sets the preferred encoding of responses. What a server sends is decoded whatever it is.
+    /// Sets the preferred encoding of responses. Defaults to JSON. What a server sends is decoded
+    /// whatever it is, and request bodies are always JSON.
     ///
-    /// The default is protobuf for typed objects of built-in kinds. It is JSON for views and dynamic
-    /// objects: fields that only a newer server knows have no name in protobuf, so a type that
-    /// names such a field does not see it there. Ignored for kinds without a protobuf encoding, such
-    /// as custom resources.
+    /// In protobuf, fields have no names, so those that are newer than Kubernetes 1.36 are not seen,
+    /// whether or not the type has them: an object that is read in this way and written back with
+    /// [`Self::replace`] loses them. Ignored for kinds without a protobuf encoding, such as custom
+    /// resources.
     #[must_use]
     pub fn with_encoding(mut self, encoding: Encoding) -> Self {
         self.encoding = if has_protobuf(&self.resource) { encoding } else { Encoding::Json };
@@ -250,7 +250,7 @@ impl<K> Api<K> {
     /// Returns the parts of objects that the handle reads. A cache of objects that several handles
     /// share needs it in its key.
     pub fn representation(&self) -> Representation {
-        Representation { form: self.form, fields: self.fields }
+        Representation { form: self.form, fields: self.fields, encoding: self.encoding }
     }
 
     /// Targets a request at the collection.
@@ -282,13 +282,6 @@ impl<K> Api<K> {
         };
         request.name(name)
     }
-}
-
-/// Returns the default encoding of a payload: protobuf for typed objects of built-in kinds, whose
-/// fields are all known.
-fn default_encoding<K: View>(resource: &ResourceType) -> Encoding {
-    let is_whole = TypeId::of::<K>() == TypeId::of::<K::Of>();
-    if is_whole && has_protobuf(resource) { Encoding::Protobuf } else { Encoding::Json }
 }
 
 fn has_protobuf(resource: &ResourceType) -> bool {

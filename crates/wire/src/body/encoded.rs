@@ -71,22 +71,16 @@ impl EncodedObject<'_> {
         }
     }
 
-    /// Reports a problem of the object.
-    #[cold]
-    pub(crate) fn report(self, reason: String) -> UndecodableItem {
-        match self {
-            Self::Json(position) => position.report(String::new(), reason),
-            Self::Protobuf(message) => message.report(reason),
-        }
-    }
-
     /// Decodes the status of an error event. The watch is over even if the status cannot be decoded.
     pub(super) fn status(self) -> Status {
-        self.decode(Fields::default()).unwrap_or_else(|bad: UndecodableItem| {
-            let message = format!("the watch ended with an error that is not a status: {}", bad.reason);
-            Status::failure(Reason::InternalError, message)
-        })
+        self.decode(Fields::default()).unwrap_or_else(|bad| undecodable_status(&bad))
     }
+}
+
+/// Returns the status for an error event without a status that can be decoded.
+pub(super) fn undecodable_status(bad: &UndecodableItem) -> Status {
+    let message = format!("the watch ended with an error that is not a status: {}", bad.reason);
+    Status::failure(Reason::InternalError, message)
 }
 
 impl<'a> EncodedEvent<'a> {

@@ -151,27 +151,32 @@ impl ProtobufListSplitter {
         self.held.extend_from_slice(&chunk[..chunk.len().min(20 - before)]);
         let malformed = |_| self.malformed("an integer has more than 64 bits");
         let Some((tag, first)) = varint(&self.held).map_err(malformed)? else { return Ok(chunk.len()) };
-        // No message here has fields of a fixed size.
-        let delimited = match tag & 7 {
-            0 => false,
-            DELIMITED => true,
+        let (second, content, is_known) = match tag & 7 {
+            // No field here has a fixed size.
+            1 => (0, 8, false),
+            5 => (0, 4, false),
+            wire_type @ (0 | DELIMITED) => {
+                let Some((value, second)) = varint(&self.held[first..]).map_err(malformed)? else {
+                    return Ok(chunk.len());
+                };
+                if wire_type == DELIMITED { (second, value, true) } else { (second, 0, false) }
+            }
             _ => return Err(self.malformed("an unknown wire type")),
-        };
-        let Some((value, second)) = varint(&self.held[first..]).map_err(malformed)? else {
-            return Ok(chunk.len());
         };
         let used = first + second - before;
         let size = (first + second) as u64;
         self.held.clear();
         if let Some(list) = &mut self.list {
-            let taken = size.saturating_add(if delimited { value } else { 0 });
+            let taken = size.saturating_add(content);
             match list.rest.checked_sub(taken) {
                 Some(rest) => list.rest = rest,
                 None => return Err(self.malformed("a field ends after the list")),
             }
         }
-        if delimited {
-            self.field(tag >> 3, value)?;
+        match is_known {
+            true => self.field(tag >> 3, content)?,
+            false if content > 0 => self.start(Part::Skipped, content)?,
+            false => {}
         }
         if self.length == 0 && self.part != Part::Header {
             self.complete(&[], sink)?;
@@ -187,6 +192,7 @@ impl ProtobufListSplitter {
             (Some(List { items, .. }), number) if u64::from(items.0) == number => Part::Item,
             (Some(_), 1) => Part::Metadata,
             (Some(_), _) => Part::Skipped,
+            (None, 1 | 2) if self.has_list => return Err(self.malformed("a second list in one body")),
             (None, 1) => Part::Type,
             (None, 2) => return self.start_list(length),
             (None, _) => Part::Skipped,

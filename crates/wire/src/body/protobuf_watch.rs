@@ -4,12 +4,12 @@
 //! the object in its envelope (k8s.io/apimachinery v0.36.4
 //! `pkg/runtime/serializer/protobuf/protobuf.go` and `pkg/util/framer/framer.go`).
 
-use super::encoded::{EncodedEvent, EncodedObject, EventSink};
+use super::encoded::{EncodedEvent, EncodedObject, EventSink, undecodable_status};
 use super::protobuf_object::{MessageObject, report};
 use crate::bad_item::UndecodableItem;
 use crate::error::WatchError;
 use crate::event::EventKind;
-use crate::protobuf::Fields;
+use crate::protobuf::{Envelope, Fields};
 use crate::read_error::ReadError;
 
 /// The length of the length of a frame.
@@ -106,37 +106,58 @@ impl ProtobufWatchSplitter {
 }
 
 fn event(frame: &[u8]) -> Result<EncodedEvent<'_>, UndecodableItem> {
-    let (word, object) = parts(frame).map_err(|error| report(&[], String::new(), error.reason(0)))?;
+    let Parts { word, object, error } = parts(frame);
     let kind = EventKind::from_word(word);
-    let with_kind = |bad| UndecodableItem { event: kind, ..bad };
-    let Some(object) = object else {
-        let reason = format!("an event of type {word:?} without an object");
-        return Err(with_kind(report(&[], String::new(), reason)));
+    let object = match (object, error) {
+        (Some(object), None) => MessageObject::enveloped(object),
+        (object, Some(error)) => {
+            // The key is still of use: the deletion of an object must not be lost.
+            let message = object.and_then(|it| Envelope::read(it).ok()).map_or(&[][..], |it| it.message);
+            Err(report(message, String::new(), error.reason(0)))
+        }
+        (None, None) => {
+            let reason = format!("an event of type {word:?} without an object");
+            Err(report(&[], String::new(), reason))
+        }
     };
-    let object = EncodedObject::Protobuf(MessageObject::enveloped(object).map_err(with_kind)?);
-    match kind {
-        Some(kind) => EncodedEvent::new(kind, object),
-        None => Err(object.report(format!("an event of the unknown type {word:?}"))),
+    match (kind, object) {
+        (Some(kind), Ok(object)) => EncodedEvent::new(kind, EncodedObject::Protobuf(object)),
+        // The watch is over even if the status cannot be decoded.
+        (Some(EventKind::Error), Err(bad)) => Ok(EncodedEvent::Error(undecodable_status(&bad))),
+        (kind, Err(bad)) => Err(UndecodableItem { event: kind, ..bad }),
+        (None, Ok(object)) => Err(object.report(format!("an event of the unknown type {word:?}"))),
     }
 }
 
-/// Returns the type of an event, and the bytes of its object.
-fn parts(frame: &[u8]) -> Result<(&str, Option<&[u8]>), ReadError> {
-    let (mut word, mut object) = ("", None);
+/// The parts of an event, as far as they can be read.
+#[derive(Default)]
+struct Parts<'a> {
+    word: &'a str,
+    object: Option<&'a [u8]>,
+    error: Option<ReadError>,
+}
+
+fn parts(frame: &[u8]) -> Parts<'_> {
+    let mut parts = Parts::default();
+    parts.error = read_parts(frame, &mut parts).err();
+    parts
+}
+
+fn read_parts<'a>(frame: &'a [u8], parts: &mut Parts<'a>) -> Result<(), ReadError> {
     let mut fields = Fields::new(frame);
     while let Some((number, raw)) = fields.next()? {
         match number {
-            1 => word = raw.text()?,
+            1 => parts.word = raw.text()?,
             2 => {
-                let mut parts = Fields::new(raw.bytes()?);
-                while let Some((number, raw)) = parts.next()? {
+                let mut fields = Fields::new(raw.bytes()?);
+                while let Some((number, raw)) = fields.next()? {
                     if number == 1 {
-                        object = Some(raw.bytes()?);
+                        parts.object = Some(raw.bytes()?);
                     }
                 }
             }
             _ => {}
         }
     }
-    Ok((word, object))
+    Ok(())
 }

@@ -19,6 +19,9 @@ use crate::token::{Number, Text, Token};
 /// The maximal nesting depth of an object that is read, as for JSON.
 const MAX_DEPTH: u32 = 127;
 
+/// The seconds of Go's zero time, in the year 1.
+const GO_ZERO_TIME: i64 = -62_135_596_800;
+
 /// The next value of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor<'de> {
@@ -119,7 +122,11 @@ impl<'de> Cursor<'de> {
         Ok(match self.value {
             Value::Null => true,
             Value::Raw(bytes) => bytes.is_empty(),
-            Value::Formatted(Form::Time | Form::MicroTime, bytes) => seconds_and_nanos(bytes)? == (0, 0),
+            // Go writes the zero time as an empty message (k8s.io/apimachinery v0.36.4
+            // `pkg/apis/meta/v1/time_proto.go`).
+            Value::Formatted(Form::Time | Form::MicroTime, bytes) => {
+                bytes.is_empty() || seconds_and_nanos(bytes)?.0 == GO_ZERO_TIME
+            }
             _ => false,
         })
     }
@@ -140,10 +147,10 @@ impl<'de> Cursor<'de> {
         }
         Ok(match self.value {
             Value::Null | Value::Raw(_) => Token::Null,
-            Value::Scalar(Shape::String, raw) => Token::Text(Text::Borrowed(raw.text()?)),
+            Value::Scalar(Shape::String, raw) => Token::Text(self.text(raw.bytes()?)),
             Value::Scalar(Shape::Bool, raw) => Token::Bool(raw.integer()? != 0),
             Value::Scalar(Shape::Integer, raw) => Token::Number(integer(raw.integer()?)),
-            Value::Scalar(Shape::Double, raw) => Token::Number(Number::Float(raw.double()?)),
+            Value::Scalar(Shape::Double, raw) => Token::Number(double(raw.double()?)),
             Value::Scalar(Shape::Bytes | Shape::Message(_), raw) => {
                 self.scratch.clear();
                 BASE64_STANDARD.encode_string(raw.bytes()?, &mut self.scratch);
@@ -153,6 +160,22 @@ impl<'de> Cursor<'de> {
             Value::Object(_) | Value::Map { .. } => Token::Map,
             Value::List { .. } => Token::Seq,
         })
+    }
+
+    /// Returns the text of a string. Go accepts strings that are not UTF-8, and writes each invalid
+    /// byte as U+FFFD in JSON.
+    fn text(&mut self, bytes: &'de [u8]) -> Text<'de, '_> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Text::Borrowed(text),
+            Err(_) => {
+                self.scratch.clear();
+                for chunk in bytes.utf8_chunks() {
+                    self.scratch.push_str(chunk.valid());
+                    self.scratch.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+                }
+                Text::Composed(&self.scratch)
+            }
+        }
     }
 
     fn formatted(&mut self, form: Form, bytes: &'de [u8]) -> Result<Token<'de, '_>, ReadError> {
@@ -211,13 +234,13 @@ impl<'de> Cursor<'de> {
     }
 
     /// Moves to the next member, and returns its name. Returns `None` at the end of the map.
-    pub(crate) fn next_key(&mut self) -> Result<Option<&'de str>, ReadError> {
+    pub(crate) fn next_key(&mut self) -> Result<Option<Text<'de, '_>>, ReadError> {
         loop {
             let (shape, raw) = match self.frames.last_mut() {
                 Some(Frame::Object(frame)) => match frame.next()? {
                     Member::Named(name, value) => {
                         self.value = value;
-                        return Ok(Some(name));
+                        return Ok(Some(Text::Borrowed(name)));
                     }
                     Member::Embedded(message, bytes) => {
                         let frame = ObjectFrame { embedded: true, ..ObjectFrame::new(message, bytes) };
@@ -238,7 +261,7 @@ impl<'de> Cursor<'de> {
             };
             let (key, value) = entry(shape, raw)?;
             self.value = value;
-            return Ok(Some(key));
+            return Ok(Some(self.text(key)));
         }
     }
 
@@ -355,12 +378,12 @@ impl<'de> ObjectFrame<'de> {
 }
 
 /// Reads an entry of a map.
-fn entry<'de>(shape: Shape, raw: Raw<'de>) -> Result<(&'de str, Value<'de>), ReadError> {
-    let (mut key, mut value) = ("", None);
+fn entry<'de>(shape: Shape, raw: Raw<'de>) -> Result<(&'de [u8], Value<'de>), ReadError> {
+    let (mut key, mut value) = (&[][..], None);
     let mut parts = Fields::new(raw.bytes()?);
     while let Some((number, raw)) = parts.next()? {
         match number {
-            1 => key = raw.text()?,
+            1 => key = raw.bytes()?,
             2 if value.is_some() => return Err(ReadError::disordered()),
             2 => value = Some(raw),
             _ => {}
@@ -487,4 +510,11 @@ fn seconds_and_nanos(bytes: &[u8]) -> Result<(i64, i64), ReadError> {
 
 fn integer(value: i64) -> Number {
     u64::try_from(value).map_or(Number::Signed(value), Number::Unsigned)
+}
+
+/// Returns a float as JSON shows it: without a fraction it is an integer.
+fn double(value: f64) -> Number {
+    /// The integers up to here are exact.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() < EXACT { integer(value as i64) } else { Number::Float(value) }
 }

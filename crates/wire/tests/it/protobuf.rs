@@ -5,7 +5,8 @@ use std::path::Path;
 
 use dogwatch_core::{Reason, Status};
 use dogwatch_wire::{
-    Fields, ListDecoder, ListError, ListMeta, UndecodableItem, WatchDecoder, WatchError, WatchEvent,
+    EventKind, Fields, ListDecoder, ListError, ListMeta, UndecodableItem, WatchDecoder, WatchError,
+    WatchEvent,
 };
 use dogwatch_wire::{from_protobuf, from_slice, to_protobuf};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -220,6 +221,17 @@ fn values_with_a_form_of_their_own() {
     let secret = [field(1, b"key"), field(2, &[0, 1, 255])].concat();
     assert_eq!(value_of("v1", "Secret", &field(2, &secret))["data"]["key"], "AAH/");
 
+    assert_eq!(deleted(&[integer(1, 0), integer(2, 0)].concat()), "1970-01-01T00:00:00Z");
+    assert_eq!(deleted(&integer(1, (-62_135_596_800_i64) as u64)), Value::Null);
+
+    // Go does not check the text of strings, and shows one replacement for each invalid byte.
+    let label = [field(1, b"k\xff"), field(2, b"a\xe2\x82b")].concat();
+    let pod = value_of("v1", "Pod", &field(1, &[field(1, b"\xf0x"), field(11, &label)].concat()));
+    assert_eq!(
+        pod["metadata"],
+        json!({ "name": "\u{fffd}x", "labels": { "k\u{fffd}": "a\u{fffd}\u{fffd}b" } })
+    );
+
     let revision =
         |raw: &[u8]| value_of("apps/v1", "ControllerRevision", &field(2, &field(1, raw)))["data"].clone();
     assert_eq!(revision(br#" {"a":[1,"x"]} "#), json!({ "a": [1, "x"] }));
@@ -287,6 +299,31 @@ fn repeated_single_fields_are_merged_and_scattered_elements_are_joined() {
     let metadata = [label(b"a", b"1"), field(1, b"x"), label(b"b", b"2"), label(b"a", b"3")].concat();
     let pod = value_of("v1", "Pod", &field(1, &metadata));
     assert_eq!(pod["metadata"]["labels"], json!({ "a": "3", "b": "2" }));
+    let twice = field(11, &[field(1, b"a"), field(2, b"1"), field(2, b"2")].concat());
+    assert_eq!(value_of("v1", "Pod", &field(1, &twice))["metadata"]["labels"], json!({ "a": "2" }));
+}
+
+#[test]
+fn floats_without_a_fraction_are_integers() {
+    let maximum = |value: f64| {
+        let schema = [vec![9 << 3 | 1], value.to_bits().to_le_bytes().to_vec()].concat();
+        let version = field(4, &field(1, &schema));
+        let spec = field(2, &field(7, &version));
+        let crd = value_of("apiextensions.k8s.io/v1", "CustomResourceDefinition", &spec);
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["maximum"].to_string()
+    };
+    assert_eq!((maximum(100.0), maximum(-3.0), maximum(0.5)), ("100".into(), "-3".into(), "0.5".into()));
+}
+
+#[test]
+fn messages_that_are_split_at_every_level_are_rejected_before_they_fill_the_memory() {
+    // A schema in a schema, each in two parts, of which one is empty.
+    let schema =
+        (0..100).fold(field(4, &[b'x'; 100_000]), |inner, _| [field(28, &inner), field(28, b"")].concat());
+    let spec = field(2, &field(7, &field(4, &field(1, &schema))));
+    let body = envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", &spec);
+    let bad = from_protobuf::<Value>(&body, all()).expect_err("too much to join");
+    assert!(bad.reason.contains("split into parts"), "{}", bad.reason);
 }
 
 #[test]
@@ -422,6 +459,16 @@ fn a_list_that_is_none_is_described() {
     }
     let backwards = [MAGIC.to_vec(), field(2, b"")].concat();
     assert!(matches!(list(&[&backwards]).1, Err(ListError::Malformed { .. })));
+    let two = [pods(&["a"]), field(2, b"")].concat();
+    assert!(matches!(list(&[&two]).1, Err(ListError::Malformed { .. })));
+    // Fields of all wire types may be added.
+    let fixed = |wire_type: u64, length: usize| [varint(30 << 3 | wire_type), vec![0; length]].concat();
+    let others = [fixed(1, 8), fixed(5, 4), integer(31, 5)].concat();
+    let types = field(1, &[field(1, b"v1"), field(2, b"PodList")].concat());
+    let items = [others.clone(), field(2, b"")].concat();
+    let body = [MAGIC.to_vec(), types, field(2, &items), others].concat();
+    let (items, meta) = list(&[&body]);
+    assert!(items.len() == 1 && meta.is_ok(), "{meta:?}");
     // An item that is longer than the list around it.
     let item = [vec![2 << 3 | 2], varint(50), vec![0; 50]].concat();
     let types = field(1, &[field(1, b"v1"), field(2, b"PodList")].concat());
@@ -503,6 +550,26 @@ fn a_watch_has_events_of_every_type() {
             "error Expired",
         ]
     );
+}
+
+#[test]
+fn a_malformed_event_loses_neither_an_error_nor_a_deletion() {
+    let framed = |message: Vec<u8>| [(message.len() as u32).to_be_bytes().to_vec(), message].concat();
+    let (events, _) = watch(&[&event("ERROR", b"not an envelope")]);
+    assert!(
+        matches!(&events[..], [Ok(WatchEvent::Error(status))] if status.message.contains("not a status"))
+    );
+    let pod = envelope("v1", "Pod", &field(1, &[field(1, b"a"), field(3, b"n")].concat()));
+    let message = [field(1, b"DELETED"), field(2, &field(1, &pod)), vec![0xff]].concat();
+    let (events, end) = watch(&[&framed(message)]);
+    assert_eq!(end, Ok(()));
+    match &events[..] {
+        [Err(bad)] => {
+            assert_eq!(bad.event, Some(EventKind::Deleted));
+            assert_eq!(bad.key.as_ref().map(|it| it.as_str()), Some("n/a"));
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 proptest! {
