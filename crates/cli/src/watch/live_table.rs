@@ -74,7 +74,9 @@ impl LiveTable {
         }
         let hidden = self.entries.len() - shown.len();
         if hidden > 0 {
-            let more = format!("... and {hidden} more; narrow them down with -n, -l or --field-selector");
+            let more = format!(
+                "... and {hidden} more, changed earlier; narrow them down with -n, -l or --field-selector"
+            );
             lines.push((None, more));
         }
         lines
@@ -164,7 +166,7 @@ mod tests {
         live_table.change(&Change::Updated { old: row("b"), new: row("b") }, begin + Duration::from_secs(9));
         let texts: Vec<_> =
             shown(&live_table, 4, begin + Duration::from_secs(99)).into_iter().map(|it| it.1).collect();
-        let more = "... and 3 more; narrow them down with -n, -l or --field-selector";
+        let more = "... and 3 more, changed earlier; narrow them down with -n, -l or --field-selector";
         assert_eq!(texts, ["NAME", "b", "e", more]);
     }
 }

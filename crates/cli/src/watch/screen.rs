@@ -161,10 +161,12 @@ fn colour(event: Option<EventKind>) -> Option<Color> {
     }
 }
 
-/// Truncates a line to a number of terminal columns.
+/// Truncates a line to a number of terminal columns, and marks a line that was longer.
 fn cut(line: &mut String, width: usize) {
-    let end = fitting(line, width);
-    line.truncate(end);
+    if fitting(line, width) < line.len() {
+        line.truncate(fitting(line, width.saturating_sub(1)));
+        line.push('…');
+    }
 }
 
 /// Wraps a text into lines of at most `width` columns.
@@ -198,9 +200,9 @@ mod tests {
     fn lines_are_truncated_and_texts_wrapped_by_their_display_width() {
         for (text, width, cut_to, wrapped) in [
             ("abc", 5, "abc", &["abc"][..]),
-            ("abcdefg", 3, "abc", &["abc", "def", "g"]),
-            ("日本語", 4, "日本", &["日本", "語"]),
-            ("日", 1, "", &["日"]),
+            ("abcdefg", 3, "ab…", &["abc", "def", "g"]),
+            ("日本語", 4, "日…", &["日本", "語"]),
+            ("日", 1, "…", &["日"]),
             ("", 3, "", &[]),
         ] {
             let mut line = text.to_owned();
