@@ -58,6 +58,7 @@ mod read_error;
 mod token;
 mod json;
 mod protobuf;
+mod key;
 mod reader;
 mod body;
 mod list;

@@ -29,6 +29,8 @@ const ITEM_LIMIT: usize = 16 * 1024 * 1024;
 pub struct ListDecoder<T> {
     splitter: Splitter,
     fields: Fields,
+    /// The first error, which every later call returns.
+    failed: Option<ListError>,
     item: PhantomData<fn() -> T>,
 }
 
@@ -53,7 +55,7 @@ impl<T: DeserializeOwned> ListDecoder<T> {
     }
 
     fn new(splitter: Splitter) -> Self {
-        Self { splitter, fields: Fields::default(), item: PhantomData }
+        Self { splitter, fields: Fields::default(), failed: None, item: PhantomData }
     }
 
     /// Sets which fields of the items are skipped. Defaults to managed fields. Must be called
@@ -85,12 +87,17 @@ impl<T: DeserializeOwned> ListDecoder<T> {
         chunk: &[u8],
         mut sink: impl FnMut(Result<T, UndecodableItem>),
     ) -> Result<(), ListError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         let fields = self.fields;
         let mut sink = |item: Result<EncodedObject<'_>, _>| sink(item.and_then(|it| it.decode(fields)));
-        match &mut self.splitter {
+        let result = match &mut self.splitter {
             Splitter::Json(splitter) => splitter.feed(chunk, &mut sink),
             Splitter::Protobuf(splitter) => splitter.feed(chunk, &mut sink),
-        }
+        };
+        self.failed = result.as_ref().err().cloned();
+        result
     }
 
     /// Ends the list, after the last chunk of the body.
@@ -99,6 +106,9 @@ impl<T: DeserializeOwned> ListDecoder<T> {
     /// Returns an error if the body was truncated, or is a `Status` or anything else than a list,
     /// or if [`Self::feed`] failed before.
     pub fn finish(self) -> Result<ListMeta, ListError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
         match self.splitter {
             Splitter::Json(splitter) => splitter.finish(),
             Splitter::Protobuf(splitter) => splitter.finish(),

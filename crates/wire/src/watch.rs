@@ -26,6 +26,8 @@ const FRAME_LIMIT: usize = 16 * 1024 * 1024;
 pub struct WatchDecoder<T> {
     splitter: Splitter,
     fields: Fields,
+    /// The first error, which every later call returns.
+    failed: Option<WatchError>,
     object: PhantomData<fn() -> T>,
 }
 
@@ -47,7 +49,7 @@ impl<T: DeserializeOwned> WatchDecoder<T> {
     }
 
     fn new(splitter: Splitter) -> Self {
-        Self { splitter, fields: Fields::default(), object: PhantomData }
+        Self { splitter, fields: Fields::default(), failed: None, object: PhantomData }
     }
 
     /// Sets which fields of the objects are skipped. Defaults to managed fields. Must be called
@@ -79,12 +81,17 @@ impl<T: DeserializeOwned> WatchDecoder<T> {
         chunk: &[u8],
         mut sink: impl FnMut(Result<WatchEvent<T>, UndecodableItem>),
     ) -> Result<(), WatchError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         let fields = self.fields;
         let mut sink = |event: Result<EncodedEvent<'_>, _>| sink(event.and_then(|it| it.decode(fields)));
-        match &mut self.splitter {
+        let result = match &mut self.splitter {
             Splitter::Json(splitter) => splitter.feed(chunk, &mut sink),
             Splitter::Protobuf(splitter) => splitter.feed(chunk, &mut sink),
-        }
+        };
+        self.failed = result.as_ref().err().cloned();
+        result
     }
 
     /// Ends the watch, after the last chunk of the stream. A watch usually ends between two events.
@@ -92,6 +99,9 @@ impl<T: DeserializeOwned> WatchDecoder<T> {
     /// # Errors
     /// Returns an error if the stream ended inside an event, or if [`Self::feed`] failed before.
     pub fn finish(self) -> Result<(), WatchError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
         match self.splitter {
             Splitter::Json(splitter) => splitter.finish(),
             Splitter::Protobuf(splitter) => splitter.finish(),

@@ -66,8 +66,6 @@ pub(crate) struct JsonListSplitter {
     envelope: Vec<u8>,
     in_items: bool,
     has_items: bool,
-    /// The first error, which every later call returns.
-    failed: Option<ListError>,
 }
 
 impl JsonListSplitter {
@@ -82,29 +80,19 @@ impl JsonListSplitter {
             envelope: Vec::new(),
             in_items: false,
             has_items: false,
-            failed: None,
         }
-    }
-
-    pub(crate) fn feed(&mut self, chunk: &[u8], sink: ItemSink<'_>) -> Result<(), ListError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let result = self.advance(chunk, sink);
-        self.failed = result.as_ref().err().cloned();
-        result
     }
 
     pub(crate) fn finish(self) -> Result<ListMeta, ListError> {
-        match (self.failed, self.state) {
-            (Some(error), _) => Err(error),
-            (None, State::Done) => summary(&self.envelope, self.has_items, self.offset),
-            (None, State::Foreign) => Err(foreign(&self.envelope)),
-            (None, _) => Err(ListError::Torn { offset: self.offset }),
+        match self.state {
+            State::Done => summary(&self.envelope, self.has_items, self.offset),
+            State::Foreign => Err(foreign(&self.envelope)),
+            _ => Err(ListError::Torn { offset: self.offset }),
         }
     }
 
-    fn advance(&mut self, mut chunk: &[u8], sink: ItemSink<'_>) -> Result<(), ListError> {
+    /// Processes the next chunk. Must not be called after an error.
+    pub(crate) fn feed(&mut self, mut chunk: &[u8], sink: ItemSink<'_>) -> Result<(), ListError> {
         while let Some(first) = chunk.first() {
             let used = if let Some(part) = self.part {
                 self.collect(part, chunk, sink)?

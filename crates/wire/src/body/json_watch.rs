@@ -20,33 +20,22 @@ pub(crate) struct JsonWatchSplitter {
     offset: u64,
     /// The position of the event that is being collected, if there is one.
     event_offset: Option<u64>,
-    /// The first error, which every later call returns.
-    failed: Option<WatchError>,
 }
 
 impl JsonWatchSplitter {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { buffer: ValueBuffer::new(limit), limit, offset: 0, event_offset: None, failed: None }
-    }
-
-    pub(crate) fn feed(&mut self, chunk: &[u8], sink: EventSink<'_>) -> Result<(), WatchError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let result = self.advance(chunk, sink);
-        self.failed = result.as_ref().err().cloned();
-        result
+        Self { buffer: ValueBuffer::new(limit), limit, offset: 0, event_offset: None }
     }
 
     pub(crate) fn finish(self) -> Result<(), WatchError> {
-        match (self.failed, self.event_offset) {
-            (Some(error), _) => Err(error),
-            (None, Some(_)) => Err(WatchError::Torn { offset: self.offset }),
-            (None, None) => Ok(()),
+        match self.event_offset {
+            Some(_) => Err(WatchError::Torn { offset: self.offset }),
+            None => Ok(()),
         }
     }
 
-    fn advance(&mut self, mut chunk: &[u8], sink: EventSink<'_>) -> Result<(), WatchError> {
+    /// Processes the next chunk. Must not be called after an error.
+    pub(crate) fn feed(&mut self, mut chunk: &[u8], sink: EventSink<'_>) -> Result<(), WatchError> {
         while let Some(first) = chunk.first() {
             let used = if let Some(offset) = self.event_offset {
                 match self.buffer.feed(chunk) {

@@ -68,8 +68,6 @@ pub(crate) struct ProtobufListSplitter {
     list: Option<List>,
     has_list: bool,
     metadata: Option<EncodedListMeta>,
-    /// The first error, which every later call returns.
-    failed: Option<ListError>,
 }
 
 impl ProtobufListSplitter {
@@ -85,23 +83,10 @@ impl ProtobufListSplitter {
             list: None,
             has_list: false,
             metadata: None,
-            failed: None,
         }
-    }
-
-    pub(crate) fn feed(&mut self, chunk: &[u8], sink: ItemSink<'_>) -> Result<(), ListError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let result = self.advance(chunk, sink);
-        self.failed = result.as_ref().err().cloned();
-        result
     }
 
     pub(crate) fn finish(self) -> Result<ListMeta, ListError> {
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
         if self.part == Part::Magic && !self.held.is_empty() && !Envelope::MAGIC.starts_with(&self.held) {
             return Err(foreign(&self.held));
         }
@@ -114,7 +99,8 @@ impl ProtobufListSplitter {
         }
     }
 
-    fn advance(&mut self, mut chunk: &[u8], sink: ItemSink<'_>) -> Result<(), ListError> {
+    /// Processes the next chunk. Must not be called after an error.
+    pub(crate) fn feed(&mut self, mut chunk: &[u8], sink: ItemSink<'_>) -> Result<(), ListError> {
         while !chunk.is_empty() {
             if self.part == Part::Header && self.held.is_empty() {
                 self.part_offset = self.offset;

@@ -25,33 +25,19 @@ pub(crate) struct ProtobufWatchSplitter {
     limit: usize,
     /// The number of bytes of the stream that have been processed.
     offset: u64,
-    /// The first error, which every later call returns.
-    failed: Option<WatchError>,
 }
 
 impl ProtobufWatchSplitter {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { held: Vec::new(), limit, offset: 0, failed: None }
-    }
-
-    pub(crate) fn feed(&mut self, chunk: &[u8], sink: EventSink<'_>) -> Result<(), WatchError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let result = self.advance(chunk, sink);
-        self.failed = result.as_ref().err().cloned();
-        result
+        Self { held: Vec::new(), limit, offset: 0 }
     }
 
     pub(crate) fn finish(self) -> Result<(), WatchError> {
-        match self.failed {
-            Some(error) => Err(error),
-            None if self.held.is_empty() => Ok(()),
-            None => Err(WatchError::Torn { offset: self.offset }),
-        }
+        if self.held.is_empty() { Ok(()) } else { Err(WatchError::Torn { offset: self.offset }) }
     }
 
-    fn advance(&mut self, mut chunk: &[u8], sink: EventSink<'_>) -> Result<(), WatchError> {
+    /// Processes the next chunk. Must not be called after an error.
+    pub(crate) fn feed(&mut self, mut chunk: &[u8], sink: EventSink<'_>) -> Result<(), WatchError> {
         while !chunk.is_empty() {
             let used = if self.held.is_empty() {
                 self.start_frame(chunk, sink)?
