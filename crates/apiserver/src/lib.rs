@@ -40,6 +40,8 @@ mod panics;
 mod health;
 mod change_notifier;
 mod store;
+mod user;
+mod authorization;
 mod reading;
 mod registry;
 mod webhook;
@@ -61,9 +63,10 @@ use dogwatch_apimachinery::{
 
 pub use self::http::ResponseBody;
 pub use auth::Anonymous;
-pub use cluster::User;
+pub use authorization::AuthorizationMode;
 pub use controllers::Controllers;
 pub use dogwatch_apimachinery::{ApiError, FieldError, FieldErrorKind, FieldErrors};
 pub use health::{BackgroundHealth, LoopHealth};
 pub use server::{ApiServer, ApiServerBuilder, StartError};
 pub use serving::{Certificates, Connector, InProcess, InProcessStream};
+pub use user::User;

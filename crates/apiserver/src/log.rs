@@ -98,6 +98,11 @@ pub struct Record {
     pub query: String,
     /// The name of the user who sent the request.
     pub user: String,
+    /// The decision of the authorizer, `allow` or `forbid`; empty if the user was not authenticated.
+    pub decision: String,
+    /// The reason of the decision: the binding that allows the request, or what is wrong with one. May
+    /// be empty.
+    pub reason: String,
     /// The field manager of a write.
     pub manager: String,
     /// The status code of the response; 0 if the connection was cut instead.
@@ -203,6 +208,8 @@ impl Record {
             &self.path,
             &self.query,
             &self.user,
+            &self.decision,
+            &self.reason,
             &self.manager,
         ];
         let named = [&self.namespace, &self.name];
@@ -254,6 +261,11 @@ impl Requests {
     /// Keeps only requests of this user.
     pub fn user(self, user: &str) -> Self {
         self.filter(|it| it.user == user)
+    }
+
+    /// Keeps only requests that the authorizer did not allow.
+    pub fn forbidden(self) -> Self {
+        self.filter(|it| it.decision == "forbid")
     }
 
     /// Keeps only writes of this field manager.

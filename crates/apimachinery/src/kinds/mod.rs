@@ -63,6 +63,8 @@ pub use self::core::namespace::RULES as NAMESPACE;
 pub use self::core::pod::RULES as POD;
 pub use self::core::service::RULES as SERVICE;
 pub use self::discovery::endpoint_slice::RULES as ENDPOINT_SLICE;
+pub use self::rbac::role::{CLUSTER_ROLE, ROLE};
+pub use self::rbac::role_binding::{CLUSTER_ROLE_BINDING, ROLE_BINDING};
 
 /// Returns an object of a built-in kind in which no field is set. It contains the fields that are
 /// serialized even if empty, with their zero values. Field ownership is computed against it.

@@ -1,40 +1,38 @@
 //! Impersonation of users by request headers.
-//!
-//! Groups that follow from a user name are added if the request names none, as in k8s.io/apiserver
-//! v0.36.4 pkg/endpoints/filters/impersonation.
 
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use super::request_attributes::RequestAttributes;
+use super::impersonation_mode;
 use crate::ApiError;
-use crate::cluster::User;
-use crate::request::Route;
+use crate::authorization::{AccessRequest, Decision};
+use crate::user::User;
 
 const USER: &str = "impersonate-user";
 const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 
-const MASTERS: &str = "system:masters";
-const NODES: &str = "system:nodes";
-const AUTHENTICATED: &str = "system:authenticated";
-const UNAUTHENTICATED: &str = "system:unauthenticated";
-
-/// Returns the effective user: `asking`, unless the headers name another user and `asking` may
-/// impersonate.
+/// Returns the effective user: `asking`, unless the headers name another user.
+///
+/// # Errors
+/// 403 if `asking` may not impersonate that user for this request; 400 for headers without a user
+/// name.
 pub(super) fn impersonate(
     asking: User,
     headers: &HeaderMap,
-    attributes: &RequestAttributes<'_>,
+    access: &AccessRequest<'_>,
+    authorize: impl Fn(&User, &AccessRequest<'_>) -> Decision,
 ) -> Result<User, ApiError> {
-    let Some(wanted) = wanted(headers)? else { return Ok(asking) };
-    if asking.groups.iter().any(|it| it == MASTERS) {
-        Ok(with_implied_groups(wanted))
-    } else {
-        Err(forbidden(&asking.name, &wanted, attributes))
+    match wanted(headers)? {
+        None => Ok(asking),
+        Some(wanted) => {
+            impersonation_mode::impersonate(&asking, &wanted, access, &|it: &AccessRequest<'_>| {
+                authorize(&asking, it)
+            })
+        }
     }
 }
 
@@ -58,87 +56,9 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
     }
 }
 
-/// Adds the groups that follow from the user name.
-fn with_implied_groups(mut wanted: User) -> User {
-    let is_node = is_only_named(&wanted) && is_node(&wanted.name);
-    if let Some((namespace, _)) = service_account(&wanted.name) {
-        if wanted.groups.is_empty() {
-            let of_namespace = format!("system:serviceaccounts:{namespace}");
-            wanted.groups = vec!["system:serviceaccounts".to_owned(), of_namespace];
-        }
-    } else if is_node {
-        wanted.groups.push(NODES.to_owned());
-    }
-    let has = |group: &str| wanted.groups.iter().any(|it| it == group);
-    if wanted.name == User::anonymous().name {
-        if !has(UNAUTHENTICATED) {
-            wanted.groups.push(UNAUTHENTICATED.to_owned());
-        }
-    } else if !has(UNAUTHENTICATED) && !has(AUTHENTICATED) {
-        wanted.groups.push(AUTHENTICATED.to_owned());
-    }
-    wanted
-}
-
-/// Returns the namespace and name of the service account with this user name.
-fn service_account(user: &str) -> Option<(&str, &str)> {
-    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
-}
-
 /// Returns true if only a user name is given.
 fn is_only_named(wanted: &User) -> bool {
     wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty()
-}
-
-fn is_node(user: &str) -> bool {
-    user.strip_prefix("system:node:").is_some_and(|it| !it.is_empty())
-}
-
-/// Returns the error of kube-apiserver. It checks the permission to perform this request as a user
-/// of that sort, and reports that it is missing. If no sort fits, it reports that the permission to
-/// impersonate the user is missing.
-fn forbidden(asking: &str, wanted: &User, attributes: &RequestAttributes<'_>) -> ApiError {
-    let account = service_account(&wanted.name);
-    let sort = match (account.is_some(), is_node(&wanted.name), is_only_named(wanted)) {
-        (true, _, true) => "serviceaccount",
-        (_, true, true) => "arbitrary-node",
-        (false, false, _) => "user-info",
-        _ => {
-            let (resource, name, place) = match account {
-                Some((namespace, name)) => ("serviceaccounts", name, in_namespace(Some(namespace))),
-                None => ("users", wanted.name.as_str(), in_namespace(None)),
-            };
-            let why = format!("cannot impersonate resource {resource:?} in API group \"\" {place}");
-            return ApiError::forbidden("", resource, name, &denial(asking, &why));
-        }
-    };
-    let Route::Resource(target) = Route::parse(attributes.path) else {
-        let verb = attributes.method.to_ascii_lowercase();
-        let why = format!("cannot impersonate-on:{sort}:{verb} path {:?}", attributes.path);
-        return ApiError::forbidden("", "", "", &denial(asking, &why));
-    };
-    let verb = target.verb(attributes.method, attributes.watches);
-    let verb = verb.map_or_else(|| attributes.method.to_ascii_lowercase(), |it| it.to_string());
-    let name = target.name.as_deref().unwrap_or_default();
-    let namespace = if target.resource == "namespaces" { &target.name } else { &target.namespace };
-    let place = in_namespace(namespace.as_deref());
-    let part = target.subresource.as_deref().map(|it| format!("/{it}")).unwrap_or_default();
-    let resource = format!("{}{part}", target.resource);
-    let group = &target.group;
-    let why =
-        format!("cannot impersonate-on:{sort}:{verb} resource {resource:?} in API group {group:?} {place}");
-    ApiError::forbidden(group, &target.resource, name, &denial(asking, &why))
-}
-
-fn in_namespace(namespace: Option<&str>) -> String {
-    namespace.map_or_else(|| "at the cluster scope".to_owned(), |it| format!("in the namespace {it:?}"))
-}
-
-/// Escapes HTML in the part of the message that quotes the request, as `sanitizer` in
-/// k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/responsewriters/errors.go.
-fn denial(name: &str, cannot: &str) -> String {
-    format!("User {name:?} {cannot}").replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 fn text(value: &HeaderValue) -> String {
@@ -176,6 +96,7 @@ fn go_syntax(user: &User) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::authorization::AccessTarget;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -185,16 +106,26 @@ mod tests {
         headers
     }
 
-    fn impersonated(asking: User, headers: &HeaderMap) -> Result<User, ApiError> {
-        impersonate(
-            asking,
-            headers,
-            &RequestAttributes { method: "GET", path: "/api/v1/namespaces/a/pods", watches: false },
-        )
+    /// Impersonates as a user who may do everything, or nothing.
+    fn impersonated(asking: User, headers: &HeaderMap, path: &str, allowed: bool) -> Result<User, ApiError> {
+        let target = match path.split(' ').collect::<Vec<_>>().as_slice() {
+            [path] => AccessTarget::Path(path),
+            [namespace, group, resource, name] => {
+                AccessTarget::Resource { group, resource, subresource: "", namespace, name }
+            }
+            other => panic!("{other:?}"),
+        };
+        let verb = match target {
+            AccessTarget::Resource { name: "", .. } => "list",
+            AccessTarget::Resource { .. } => "delete",
+            AccessTarget::Path(_) => "get",
+        };
+        let access = AccessRequest { verb: verb.into(), target };
+        impersonate(asking, headers, &access, |_, _| Decision { allowed, reason: "".into() })
     }
 
     fn as_admin(pairs: &[(&'static str, &'static str)]) -> User {
-        impersonated(User::admin(), &headers(pairs)).unwrap()
+        impersonated(User::admin(), &headers(pairs), "/api", true).unwrap()
     }
 
     #[test]
@@ -247,62 +178,55 @@ mod tests {
 
     /// Every line is recorded from kube-apiserver.
     #[test]
-    fn a_user_outside_system_masters_gets_403_with_the_missing_permission() {
-        for (user, group, method, path, expected) in [
+    fn a_user_without_permissions_gets_403_with_the_first_that_is_missing() {
+        for (user, group, target, expected) in [
             (
                 "bob",
                 None,
-                "GET",
-                "/api/v1/namespaces/default/pods",
+                "default  pods ",
                 r#"pods is forbidden: User "nobody" cannot impersonate-on:user-info:list resource "pods" in API group "" in the namespace "default""#,
             ),
             (
                 "bob",
                 Some("devs"),
-                "GET",
-                "/apis/nope.io/v1/foos",
+                " nope.io foos ",
                 r#"foos.nope.io is forbidden: User "nobody" cannot impersonate-on:user-info:list resource "foos" in API group "nope.io" at the cluster scope"#,
             ),
             (
                 "system:serviceaccount:a:b",
                 None,
-                "DELETE",
-                "/api/v1/namespaces/x",
+                "x  namespaces x",
                 r#"namespaces "x" is forbidden: User "nobody" cannot impersonate-on:serviceaccount:delete resource "namespaces" in API group "" in the namespace "x""#,
             ),
             (
                 "system:serviceaccount:a:b",
                 Some("devs"),
-                "GET",
-                "/api/v1/nodes",
+                "  nodes ",
                 r#"serviceaccounts "b" is forbidden: User "nobody" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "a""#,
             ),
             (
                 "system:node:n1",
                 None,
-                "GET",
-                "/api/v1/nodes",
+                "  nodes ",
                 r#"nodes is forbidden: User "nobody" cannot impersonate-on:arbitrary-node:list resource "nodes" in API group "" at the cluster scope"#,
             ),
             (
                 "system:node:n1",
                 Some("devs"),
-                "GET",
                 "/api",
                 r#"users "system:node:n1" is forbidden: User "nobody" cannot impersonate resource "users" in API group "" at the cluster scope"#,
             ),
             (
                 "bob",
                 None,
-                "GET",
                 "/healthz",
                 r#"forbidden: User "nobody" cannot impersonate-on:user-info:get path "/healthz""#,
             ),
         ] {
             let mut pairs = vec![("impersonate-user", user)];
             pairs.extend(group.map(|it| ("impersonate-group", it)));
-            let attributes = RequestAttributes { method, path, watches: false };
-            let refusal = impersonate(User::named("nobody", &[]), &headers(&pairs), &attributes).unwrap_err();
+            let nobody = User::named("nobody", &[]);
+            let refusal = impersonated(nobody, &headers(&pairs), target, false).unwrap_err();
             assert_eq!((refusal.0.message.as_str(), refusal.0.code), (expected, 403));
         }
     }
@@ -318,7 +242,7 @@ mod tests {
                 r#"UID:"", Groups:[]string(nil), Extra:map[string][]string{"foo":[]string{"g1"}}}"#,
             ),
         ] {
-            let refusal = impersonated(User::admin(), &headers(&[(header, "g1")])).unwrap_err();
+            let refusal = impersonated(User::admin(), &headers(&[(header, "g1")]), "/api", true).unwrap_err();
             let expected =
                 format!(r#"requested &user.DefaultInfo{{Name:"", {words} without impersonating a user name"#);
             assert_eq!((refusal.0.code, refusal.0.message), (400, expected));

@@ -7,14 +7,13 @@
 //! nothing ─────┘
 //! ```
 //!
-//! Certificates are verified by the TLS layer; this module gets a verified [`PeerIdentity`]. It
-//! does not authorize requests, except for impersonation: members of `system:masters` may
-//! impersonate any user.
+//! Certificates are verified by the TLS layer; this module gets a verified [`PeerIdentity`]. What
+//! the user may do is decided by `authorization`, which is asked here only about impersonation.
 //!
 //! The `mod` lines below are in layer order.
 
 mod peer;
-mod request_attributes;
+mod impersonation_mode;
 mod impersonation;
 
 use dogwatch_core::Reason;
@@ -22,10 +21,11 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 pub(crate) use peer::PeerIdentity;
-pub(crate) use request_attributes::RequestAttributes;
 
 use crate::ApiError;
-use crate::cluster::{Cluster, User};
+use crate::authorization::AccessRequest;
+use crate::cluster::Cluster;
+use crate::user::User;
 
 /// The paths that need no credentials: those that probes and version checks use.
 const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
@@ -79,7 +79,8 @@ impl Authenticator {
         bearer(headers).is_none() && (peer.is_some() || self.anonymous != Anonymous::Refused)
     }
 
-    /// Returns the user of a request, after impersonation.
+    /// Returns the user of a request for a path, after impersonation. `access` is what the request
+    /// asks for.
     ///
     /// A certificate takes precedence over a token. Paths that are open need neither.
     ///
@@ -89,17 +90,18 @@ impl Authenticator {
     /// not impersonate; 400 for impersonation headers without a user name.
     pub(crate) fn authenticate(
         &self,
-        attributes: &RequestAttributes<'_>,
+        path: &str,
+        access: &AccessRequest<'_>,
         headers: &HeaderMap,
         peer: Option<&PeerIdentity>,
         cluster: &Cluster,
     ) -> Result<User, ApiError> {
         let nameless = peer.is_none() && !headers.contains_key(AUTHORIZATION);
-        if nameless && self.anonymous == Anonymous::Refused && Self::is_open(attributes.path) {
+        if nameless && self.anonymous == Anonymous::Refused && Self::is_open(path) {
             return Ok(User::anonymous());
         }
         let user = self.identify(headers, peer, |token| cluster.tokens().user(token))?;
-        impersonation::impersonate(user, headers, attributes)
+        impersonation::impersonate(user, headers, access, |user, access| cluster.authorize(user, access))
     }
 
     fn identify(

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
-use crate::cluster::User;
+use crate::user::User;
 
 /// The key of the credential id in a user's extra fields.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";

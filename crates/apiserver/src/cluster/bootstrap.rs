@@ -5,22 +5,33 @@ use serde_json::{Value, json};
 
 use super::{Cluster, ObjectRef, Writer};
 use crate::ApiError;
+use crate::authorization::AuthorizationMode;
 
 /// The advertised address of the API server, which is outside of every network that it serves.
 const ADVERTISED: &str = "10.255.255.1";
 
 impl Cluster {
     /// Creates the objects that every cluster has: namespaces, the service of the API server,
-    /// priority classes, and the ConfigMap that tracks legacy tokens. Existing objects are not
-    /// changed.
+    /// priority classes, the ConfigMap that tracks legacy tokens, and, if they are enforced, roles and
+    /// bindings. Existing objects are not changed.
     pub async fn bootstrap(&self) {
         let writer = Writer::server("kube-apiserver");
         let today = self.source.now().strftime("%Y-%m-%d").to_string();
-        for object in objects(&today) {
+        let roles = match self.authorizer.mode() {
+            AuthorizationMode::AlwaysAllow => Vec::new(),
+            AuthorizationMode::Rbac => roles(),
+        };
+        for object in objects(&today).into_iter().chain(roles) {
             if let Err(refusal) = self.add(object, &writer).await
                 && !refusal.0.is_already_exists()
             {
                 tracing::error!(%refusal, "cannot create a bootstrap object");
+            }
+        }
+        // Each of these collects from the one before.
+        for name in ["view", "edit", "admin"] {
+            if let Err(refusal) = self.aggregate_role(&ObjectKey::cluster(name)).await {
+                tracing::error!(%refusal, name, "cannot aggregate a ClusterRole");
             }
         }
         if let Err(refusal) = open_addresses(self, &writer).await {
@@ -75,6 +86,20 @@ fn objects(today: &str) -> Vec<Value> {
             "data": { "since": today } }),
     ];
     namespaces.into_iter().chain(classes).chain(own_service()).chain(others).collect()
+}
+
+/// The roles and bindings of kube-apiserver 1.36.4, without what all of them have.
+const ROLES: &str = include_str!("../../data/bootstrap-roles.jsonl");
+
+fn roles() -> Vec<Value> {
+    let complete = |line: &str| {
+        let mut object: Value = serde_json::from_str(line).expect("a test reads every line");
+        object["apiVersion"] = "rbac.authorization.k8s.io/v1".into();
+        object["metadata"]["labels"]["kubernetes.io/bootstrapping"] = "rbac-defaults".into();
+        object["metadata"]["annotations"] = json!({ "rbac.authorization.kubernetes.io/autoupdate": "true" });
+        object
+    };
+    ROLES.lines().map(complete).collect()
 }
 
 /// Returns the service through which clients inside the cluster reach the API server, with its

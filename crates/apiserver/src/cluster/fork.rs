@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::Cluster;
 use super::charges::Charges;
 use super::webhook_cache::WebhookCaches;
+use crate::authorization::Authorizer;
 use crate::health::BackgroundHealth;
 use crate::webhook::connections::Connections;
 
@@ -22,6 +23,7 @@ impl Cluster {
             addresses: Mutex::new(self.addresses.lock().fork()),
             charges: Charges::default(),
             token_key: self.token_key.clone(),
+            authorizer: Authorizer::new(self.authorizer.mode()),
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
             background: BackgroundHealth::default(),
             connections: Connections::default(),

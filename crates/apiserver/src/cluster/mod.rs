@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! create ─┐
-//! update ─┤  decode ─► own ─► mutate ─► prepare ─► validate ─► review ─► admit ─► commit, retried on a conflict
-//! patch  ─┤              webhooks                            webhooks   quotas
+//! update ─┤  decode ─► own ─► mutate ─► (roles) ─► prepare ─► validate ─► review ─► admit ─► commit, retried on a conflict
+//! patch  ─┤              webhooks   escalation                        webhooks   quotas
 //! apply  ─┘                             delete ─► webhooks ─► finalizers, grace ─► commit
 //! ```
 //!
@@ -18,7 +18,6 @@
 //!
 //! The `mod` lines below are in layer order.
 
-mod user;
 mod source;
 mod addresses;
 mod charges;
@@ -42,8 +41,10 @@ mod own;
 mod admission_attributes;
 mod configured_webhooks;
 mod admission_webhooks;
+mod escalation;
 mod prepare;
 mod validate;
+mod signers;
 mod admission;
 mod warnings;
 mod definition_checks;
@@ -56,6 +57,7 @@ mod update;
 mod patch;
 mod delete;
 mod tokens;
+mod access_reviews;
 mod reviews;
 mod binding;
 mod disruption_budget;
@@ -66,8 +68,10 @@ mod create;
 mod definitions;
 mod fork;
 mod add;
+mod aggregation;
 mod bootstrap;
 
+pub(crate) use aggregation::is_selected;
 pub(crate) use bootstrap::own_service;
 pub(crate) use decode::{Body, FieldValidation, decode, decode_as};
 pub(crate) use delete::Deleted;
@@ -77,4 +81,3 @@ pub(crate) use patch_body::PatchBody;
 pub(crate) use place::{ObjectRef, ResponseObject, WriteOutcome, Writer};
 pub(crate) use source::Source;
 pub(crate) use state::Cluster;
-pub use user::User;

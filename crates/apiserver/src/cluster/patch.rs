@@ -131,7 +131,7 @@ impl Cluster {
                 }
                 settle_namespace(place, &mut new)?;
                 metadata_mut(&mut new).remove("resourceVersion");
-                let write = Write::creation(self, place, new, writer).owning(Owning::Settled);
+                let write = Write::creation_on_update(self, place, new, writer).owning(Owning::Settled);
                 match write.create().await {
                     // Created by another request meanwhile.
                     Err(refusal)

@@ -10,6 +10,7 @@ use super::prepare::keep_system_fields;
 use super::service_addresses::{AddressClaim, ServiceAddresses};
 use super::write::Write;
 use crate::ApiError;
+use crate::authorization::{AccessRequest, AccessTarget, Decision};
 use crate::kinds::json_access::text;
 
 /// The number of attempts to find a free generated name: `maxNameGenerationCreateAttempts` in
@@ -31,6 +32,7 @@ impl Write<'_> {
         let version = self.remove_system_fields();
         self.own().await;
         self.mutate().await?;
+        self.refuse_escalation()?;
         if !text(&self.new, "/metadata/name").is_empty()
             || text(&self.new, "/metadata/generateName").is_empty()
         {
@@ -59,6 +61,8 @@ impl Write<'_> {
         let _claim = self.claim_addresses();
         self.prepare()?;
         self.validate()?;
+        self.check_creation()?;
+        self.check_signer()?;
         self.review().await?;
         self.refuse_version(version)?;
         let _charge = self.admit().await?;
@@ -83,15 +87,37 @@ impl Write<'_> {
             // k8s.io/apiserver v0.36.4 pkg/registry/rest/update.go.
             settle_namespace(self.place, &mut self.new)?;
         }
+        self.refuse_escalation()?;
         let _claim = self.claim_addresses();
         self.prepare()?;
         self.validate()?;
+        self.check_signer()?;
         if calls_webhooks {
             self.review().await?;
         }
         let _charge = self.admit().await?;
         self.warn();
         self.commit_change(base).await
+    }
+
+    /// Rejects a creation by an update or an apply if the user may not create objects.
+    fn check_creation(&self) -> Result<(), ApiError> {
+        if !self.creates_on_update {
+            return Ok(());
+        }
+        let (def, user) = (&self.place.kind.def, &self.writer.user);
+        let target = AccessTarget::Resource {
+            group: &def.group,
+            resource: &def.plural,
+            subresource: "",
+            namespace: self.place.namespace.unwrap_or_default(),
+            name: self.place.name,
+        };
+        let request = AccessRequest { verb: "create".into(), target };
+        match self.cluster.authorize(user, &request) {
+            Decision { allowed: true, .. } => Ok(()),
+            Decision { reason, .. } => Err(request.forbidden(&user.name, &reason)),
+        }
     }
 
     /// Removes the fields of a new object that only the server sets. Returns the resource version,

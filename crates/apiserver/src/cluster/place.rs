@@ -6,10 +6,10 @@ use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
 use super::decode::FieldValidation;
-use super::user::User;
 use crate::ApiError;
 use crate::registry::Kind;
 use crate::store::Encoded;
+use crate::user::User;
 
 /// The message of a conflict with a newer version.
 pub(super) const MODIFIED: &str =

@@ -4,11 +4,11 @@
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
+use super::Cluster;
 use super::decode::check_custom_kind;
 use super::object_fields::{metadata_mut, object_mut, set_or_remove};
 use super::policies::Policies;
 use super::write::Write;
-use super::{Cluster, User};
 use crate::ApiError;
 use crate::custom::{self, definition};
 use crate::kinds::core::pod;
@@ -16,6 +16,7 @@ use crate::kinds::json_access::{self, number, text};
 use crate::kinds::prepare::{self, ClusterResources};
 use crate::kinds::signing;
 use crate::kinds::{DEFINITION, SIGNING_REQUEST};
+use crate::user::User;
 
 /// Access to the rest of the cluster for the preparation of an object. The addresses are locked for
 /// each allocation only, and not while other objects are read: the claim of the write

@@ -1,20 +1,13 @@
 //! Reviews: requests that ask who a user is and what the user may do. None of them is stored.
-//!
-//! This server has no authorizer: every authenticated user may do everything, and the reviews
-//! answer so, with that reason.
 
 use serde_json::{Value, json};
 
+use super::access_reviews::{access_status, rules_status};
 use super::tokens::Tokens;
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
-use crate::kinds::json_access::{at, items, text};
+use crate::ApiError;
+use crate::kinds::json_access::{items, text};
 use crate::kinds::rules::Review;
-use crate::{ApiError, FieldError, FieldErrorKind};
-
-/// The reason of every access review. `kubectl auth can-i` does not print it next to a yes;
-/// programs can read it.
-const NOT_AUTHORIZED_HERE: &str =
-    "this server does not authorize requests: every authenticated user may do everything";
 
 /// Answers a review, an object of a kind that can only be created.
 pub(super) fn answer(
@@ -30,19 +23,9 @@ pub(super) fn answer(
             json!({ "userInfo": writer.user.info() })
         }
         Some(Review::Token) => token_status(cluster.tokens(), &object)?,
-        Some(Review::Rules) => json!({
-            "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
-            "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
-            "incomplete": false,
-        }),
-        Some(review @ (Review::Access | Review::OwnAccess)) => {
-            let problems = access_problems(&object, review == Review::OwnAccess);
-            if !problems.is_empty() {
-                // kube-apiserver names no kind in this error.
-                return Err(ApiError::invalid(&kind.def.group, "", "", &problems));
-            }
-            json!({ "allowed": true, "reason": NOT_AUTHORIZED_HERE })
-        }
+        Some(Review::Rules) => rules_status(cluster, &object, &writer.user)?,
+        Some(Review::Access) => access_status(cluster, place, &object, None)?,
+        Some(Review::OwnAccess) => access_status(cluster, place, &object, Some(&writer.user))?,
         None => return Err(ApiError::internal(format!("no handler for {}", kind.def.plural))),
     };
     object["status"] = status;
@@ -66,30 +49,4 @@ fn token_status(tokens: Tokens<'_>, review: &Value) -> Result<Value, ApiError> {
         }
         Err(why) => json!({ "user": {}, "error": why }),
     })
-}
-
-/// Validates an access review: it must be about exactly one kind of attributes, and about a user or
-/// a group.
-fn access_problems(review: &Value, about_self: bool) -> Vec<FieldError> {
-    let mut problems = Vec::new();
-    let invalid = |field: &str, value: &str, detail: &str| {
-        FieldError::with_value(field, FieldErrorKind::Invalid, value, detail)
-    };
-    let given = |pointer: &str| at(review, pointer).is_some_and(|it| !it.is_null());
-    match (given("/spec/resourceAttributes"), given("/spec/nonResourceAttributes")) {
-        (true, true) => {
-            let value = at(review, "/spec/nonResourceAttributes").map(Value::to_string).unwrap_or_default();
-            let detail = "cannot be specified in combination with resourceAttributes";
-            problems.push(invalid("spec.nonResourceAttributes", &value, detail));
-        }
-        (false, false) => {
-            let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-            problems.push(invalid("spec.resourceAttributes", "null", detail));
-        }
-        _ => {}
-    }
-    if !about_self && text(review, "/spec/user").is_empty() && items(review, "/spec/groups").is_empty() {
-        problems.push(invalid("spec.user", r#""""#, "at least one of user or group must be specified"));
-    }
-    problems
 }

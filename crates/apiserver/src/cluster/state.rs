@@ -12,9 +12,11 @@ use super::charges::Charges;
 use super::source::Source;
 use super::token_key::TokenKey;
 use super::webhook_cache::WebhookCaches;
+use crate::authorization::{AccessRequest, AuthorizationMode, Authorizer, Decision};
 use crate::health::BackgroundHealth;
 use crate::registry::{Catalog, Kind, Registry};
 use crate::store::{Encoded, Storage, Store};
+use crate::user::User;
 use crate::webhook::connections::Connections;
 
 /// A cluster without a listener.
@@ -26,6 +28,7 @@ pub struct Cluster {
     pub(super) addresses: Mutex<Addresses>,
     pub(super) charges: Charges,
     pub(super) token_key: TokenKey,
+    pub(super) authorizer: Authorizer,
     /// True if the names of definitions are accepted as soon as they are stored.
     pub(super) establishing: AtomicBool,
     pub(super) background: BackgroundHealth,
@@ -54,6 +57,7 @@ impl Cluster {
             addresses: Mutex::default(),
             charges: Charges::default(),
             token_key,
+            authorizer: Authorizer::default(),
             establishing: AtomicBool::new(true),
             background: BackgroundHealth::default(),
             connections: Connections::default(),
@@ -68,6 +72,18 @@ impl Cluster {
     pub fn with_secret_token_key(mut self) -> Self {
         self.token_key = TokenKey::random();
         self
+    }
+
+    /// Sets the way in which users are authorized. Defaults to [`AuthorizationMode::AlwaysAllow`].
+    #[must_use]
+    pub fn with_authorization(mut self, mode: AuthorizationMode) -> Self {
+        self.authorizer = Authorizer::new(mode);
+        self
+    }
+
+    /// Decides whether a user may do what is requested.
+    pub(crate) fn authorize(&self, user: &User, request: &AccessRequest<'_>) -> Decision {
+        self.authorizer.authorize(self.store(), user, request)
     }
 
     /// Replaces the storage, which must have this cluster's store as its local copy.

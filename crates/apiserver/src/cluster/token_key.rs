@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::source::Source;
-use super::user::User;
+use crate::user::User;
 
 /// The DER prefix of an Ed25519 public key: the `SubjectPublicKeyInfo` of RFC 8410 without the key
 /// itself.

@@ -8,11 +8,12 @@ use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
 use super::token_key::TokenKey;
-use super::{Cluster, Source, User};
+use super::{Cluster, Source};
 use crate::kinds::json_access::{at, items, number, text};
 use crate::store::{Encoded, Store};
 use crate::strconv::quote;
 use crate::time;
+use crate::user::User;
 use crate::{ApiError, FieldError, FieldErrorKind};
 
 /// The issuer of all tokens.

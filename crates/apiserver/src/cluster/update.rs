@@ -44,7 +44,7 @@ impl Cluster {
             let Some(current) = current else {
                 let mut new = object.clone();
                 metadata_mut(&mut new).remove("resourceVersion");
-                match Write::creation(self, place, new, writer).create().await {
+                match Write::creation_on_update(self, place, new, writer).create().await {
                     // Created by another request meanwhile.
                     Err(refusal) if refusal.0.is_already_exists() && self.get(place.kind, &key).is_some() => {
                         continue;

@@ -21,6 +21,8 @@ pub(super) struct Write<'a> {
     pub(super) new: Value,
     /// The warnings for the client so far.
     pub(super) warnings: Vec<String>,
+    /// True for a creation by an update or an apply, which takes the permission to create as well.
+    pub(super) creates_on_update: bool,
 }
 
 /// The stored state that a write changes.
@@ -49,7 +51,17 @@ impl<'a> Write<'a> {
         writer: &'a Writer,
     ) -> Self {
         let (owning, base, warnings) = (Owning::Track, None, Vec::new());
-        Self { cluster, place, writer, owning, base, new: object, warnings }
+        Self { cluster, place, writer, owning, base, new: object, warnings, creates_on_update: false }
+    }
+
+    /// Returns the creation of an object by a request to update it.
+    pub(super) fn creation_on_update(
+        cluster: &'a Cluster,
+        place: &'a ObjectRef<'a>,
+        object: Value,
+        writer: &'a Writer,
+    ) -> Self {
+        Self { creates_on_update: true, ..Self::creation(cluster, place, object, writer) }
     }
 
     /// Returns the change of a stored object, or of a subresource, to the state `new`. `old` is the
@@ -62,7 +74,7 @@ impl<'a> Write<'a> {
         writer: &'a Writer,
     ) -> Self {
         let (owning, base) = (Owning::Track, Some(Base { stored, object: old }));
-        Self { cluster, place, writer, owning, base, new, warnings: Vec::new() }
+        Self { cluster, place, writer, owning, base, new, warnings: Vec::new(), creates_on_update: false }
     }
 
     /// Sets the way in which `managedFields` are updated. Defaults to [`Owning::Track`].

@@ -61,7 +61,7 @@ impl Feed {
         if self.followed.contains_key(collection) {
             return;
         }
-        let (listed, cursor, version) = list(&self.store, collection);
+        let (listed, cursor, version) = self.store.list_and_watch(collection);
         self.add(collection, cursor, version, Some(listed), None);
         self.dirty.mark(collection);
     }
@@ -73,7 +73,7 @@ impl Feed {
         if self.followed.contains_key(collection) {
             return;
         }
-        let (listed, cursor, version) = list(&self.store, collection);
+        let (listed, cursor, version) = self.store.list_and_watch(collection);
         let known = listed.iter().map(|it| (it.key().clone(), Arc::clone(it))).collect();
         self.add(collection, cursor, version, Some(listed), Some(known));
         self.dirty.mark(collection);
@@ -133,7 +133,7 @@ impl Feed {
                 }
                 Ok(None) => return news,
                 Err(Compacted { .. }) => {
-                    let (listed, cursor, version) = list(&self.store, collection);
+                    let (listed, cursor, version) = self.store.list_and_watch(collection);
                     followed.cursor = cursor;
                     news.extend(followed.relisted(collection, listed, version));
                 }
@@ -220,19 +220,6 @@ impl DirtyCollections {
 
     fn names(&self) -> parking_lot::MutexGuard<'_, BTreeSet<CollectionName>> {
         self.names.lock()
-    }
-}
-
-/// Returns the content of a collection, a cursor after it, and the version of both.
-fn list(store: &Store, collection: &CollectionName) -> (Vec<Arc<Encoded>>, Cursor, u64) {
-    loop {
-        let (listed, version) = store.read(collection, |history, version| {
-            (history.list_at(version, None).into_iter().flatten().cloned().collect(), version)
-        });
-        // Fails only if the history is compacted in between.
-        if let Ok(cursor) = store.watch(collection, version) {
-            return (listed, cursor, version);
-        }
     }
 }
 

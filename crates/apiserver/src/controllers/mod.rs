@@ -1,5 +1,5 @@
-//! The background controllers: those that run inside kube-apiserver, and the counting of quotas.
-//! All others are clients of the server, such as `ControllerManager` of `dogwatch-simulator`.
+//! The background controllers: those that run inside kube-apiserver, the counting of quotas, and the
+//! aggregation of roles. All others are clients of the server, such as `ControllerManager` of `dogwatch-simulator`.
 //!
 //! ```text
 //! store ─► feed (cursors, notifiers) ─► pending (keys) ─► read the store, decide, write through the verbs ─► store …
@@ -26,6 +26,7 @@ mod purge;
 mod gated_storage;
 mod definitions;
 mod quotas;
+mod role_aggregation;
 mod api_service;
 mod expiry;
 mod compaction;
@@ -47,6 +48,8 @@ pub struct Controllers {
     pub definitions: bool,
     /// Counts the usage of resource quotas. A quota that is not counted limits nothing.
     pub quotas: bool,
+    /// Collects the rules of aggregated ClusterRoles, such as `admin`, `edit` and `view`.
+    pub role_aggregation: bool,
     /// Creates the service `default/kubernetes` again if it is deleted.
     pub api_service: bool,
     /// Deletes events an hour after their last change.
@@ -60,14 +63,28 @@ pub struct Controllers {
 
 impl Default for Controllers {
     fn default() -> Self {
-        Self { definitions: true, quotas: true, api_service: true, events: true, history: None }
+        Self {
+            definitions: true,
+            quotas: true,
+            role_aggregation: true,
+            api_service: true,
+            events: true,
+            history: None,
+        }
     }
 }
 
 impl Controllers {
     /// Returns a selection without any controllers, as on a bare API server.
     pub fn none() -> Self {
-        Self { definitions: false, quotas: false, api_service: false, events: false, history: None }
+        Self {
+            definitions: false,
+            quotas: false,
+            role_aggregation: false,
+            api_service: false,
+            events: false,
+            history: None,
+        }
     }
 
     /// Runs the controllers until `shutdown` is ready. Dropping the future also stops them, at once
@@ -87,6 +104,9 @@ impl Controllers {
         }
         if self.quotas {
             all.push(reconcile::supervised(cluster, quotas::Quotas::default));
+        }
+        if self.role_aggregation {
+            all.push(reconcile::supervised(cluster, role_aggregation::RoleAggregation::default));
         }
         if self.api_service {
             all.push(reconcile::supervised(cluster, api_service::ApiService::default));

@@ -1,10 +1,10 @@
 //! Everything between an HTTP request and the verbs of the cluster, and back.
 //!
 //! ```text
-//! request ─► authenticate ─► parse ─► (faults) ─┬─► read ──► list, object, table ──┐
-//!                                               ├─► watch ─► a body that is pulled ├─► response
-//!                                               ├─► write ─► the cluster's verbs ──┤
-//!                                               └─► discovery, OpenAPI, health ────┘
+//! request ─► authenticate ─► authorize ─► (faults) ─┬─► read ──► list, object, table ──┐
+//!                                                   ├─► watch ─► a body that is pulled ├─► response
+//!                                                   ├─► write ─► the cluster's verbs ──┤
+//!                                                   └─► discovery, OpenAPI, health ────┘
 //! ```
 //!
 //! [`Service::respond`] is the only entry point. Nothing here depends on sockets: a request is a
@@ -23,6 +23,7 @@ mod indent;
 mod document;
 mod yaml;
 mod query;
+mod access;
 mod negotiated;
 mod body;
 mod stepping;

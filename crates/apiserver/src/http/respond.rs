@@ -7,6 +7,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::Instant;
 
+use super::access::Access;
 use super::answer::{self, Answer};
 use super::body::{Cut, ResponseBody};
 use super::connection_info::ConnectionInfo;
@@ -19,12 +20,14 @@ use super::web_guard;
 use super::write::PatchForm;
 use super::write_options::manager_of_agent;
 use crate::ApiError;
-use crate::auth::{PeerIdentity, RequestAttributes};
-use crate::cluster::{KubeletRequest, User};
+use crate::auth::PeerIdentity;
+use crate::authorization::{AccessRequest, Decision};
+use crate::cluster::KubeletRequest;
 use crate::faults::{self, Act, Call};
 use crate::log::Record;
 use crate::panics::{caught, caught_in};
 use crate::request::{Route, Verb};
+use crate::user::User;
 
 /// The log target of requests, one event each, so that they can be enabled separately.
 const REQUESTS: &str = "dogwatch_apiserver::requests";
@@ -38,6 +41,16 @@ struct RoutedRequest {
     /// The verb and resource, or the reason that there is none. `None` for paths that are not about
     /// resources.
     parsed: Option<Result<ParsedRequest, RoutingError>>,
+}
+
+/// A request as the log shows it.
+struct Asked<'a> {
+    routed: &'a RoutedRequest,
+    /// The name of the user; empty if there is none.
+    user: &'a str,
+    /// The decision of the authorizer; `None` if there is no user.
+    decision: Option<&'a Decision>,
+    started: Instant,
 }
 
 impl Service {
@@ -64,27 +77,35 @@ impl Service {
             verb: parts.method.as_str().to_ascii_lowercase(),
             parsed: Some(Err(RoutingError::Refused(panicked(panic)))),
         });
-        let attributes = RequestAttributes {
-            method: parts.method.as_str(),
-            path: parts.uri.path(),
-            watches: query.flag("watch") == Some(true),
-        };
+        let access = Access::of(&routed.route, &parts.method, &query);
+        let access = access.request(&routed.route, parts.uri.path());
         let authenticate = || {
+            let path = parts.uri.path();
             self.guard(&parts, peer).and_then(|()| {
-                self.authenticator.authenticate(&attributes, &parts.headers, peer, &self.cluster)
+                self.authenticator.authenticate(path, &access, &parts.headers, peer, &self.cluster)
             })
         };
         let user = caught_in(authenticate).unwrap_or_else(|panic| Err(panicked(panic)));
-        let answered = match &user {
+        let decision = user.as_ref().ok().map(|it| self.cluster.authorize(it, &access));
+        let allowed = user.as_ref().map_err(ApiError::clone).and_then(|user| {
+            allowed(user, &access, decision.as_ref())?;
+            Ok(user)
+        });
+        let answered = match allowed {
             Ok(user) => match caught(self.inject_faults(&routed, &parts, &query, user, body)).await {
                 Ok(answered) => answered,
                 Err(panic) => Ok(self.refuse(&panicked(panic), None, &parts.headers, &query)),
             },
-            Err(refusal) => Ok(self.refuse(refusal, None, &parts.headers, &query)),
+            Err(refusal) => Ok(self.refuse(&refusal, None, &parts.headers, &query)),
         };
-        let name = user.as_ref().map(|it| it.name.as_str()).unwrap_or_default();
+        let asked = Asked {
+            routed: &routed,
+            user: user.as_ref().map(|it| it.name.as_str()).unwrap_or_default(),
+            decision: decision.as_ref(),
+            started,
+        };
         let code = answered.as_ref().map_or(0, |it| it.status().as_u16());
-        self.record(&routed, &parts, &query, name, code, started);
+        self.record(&asked, &parts, &query, code);
         answered.map(|answer| self.finish(answer, &parts))
     }
 
@@ -281,20 +302,17 @@ impl Service {
         answer
     }
 
-    fn record(
-        &self,
-        routed: &RoutedRequest,
-        parts: &Parts,
-        query: &Query,
-        user: &str,
-        code: u16,
-        started: Instant,
-    ) {
-        let call = routed.call(user);
+    fn record(&self, asked: &Asked<'_>, parts: &Parts, query: &Query, code: u16) {
+        let Asked { user, decision, .. } = *asked;
+        let call = asked.routed.call(user);
         self.counters.request(call.verb, call.group, call.resource, code);
-        let (method, path, duration) = (parts.method.as_str(), parts.uri.path(), started.elapsed());
+        let (method, path, duration) = (parts.method.as_str(), parts.uri.path(), asked.started.elapsed());
+        let outcome = decision.map(Decision::outcome).unwrap_or_default();
+        let reason = decision.map(|it| &*it.reason).unwrap_or_default();
         if !self.is_component {
-            tracing::debug!(target: REQUESTS, method, path, status = code, ?duration, user, "request");
+            tracing::debug!(
+                target: REQUESTS, method, path, status = code, ?duration, user, decision = outcome, reason, "request"
+            );
         }
         self.log.record(|| {
             let writes = matches!(call.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
@@ -312,11 +330,21 @@ impl Service {
                 path: parts.uri.path().to_owned(),
                 query: parts.uri.query().unwrap_or_default().to_owned(),
                 user: user.to_owned(),
+                decision: outcome.to_owned(),
+                reason: reason.to_owned(),
                 manager: if writes { manager() } else { String::new() },
                 status: code,
                 duration,
             }
         });
+    }
+}
+
+/// Rejects a request that the authorizer does not allow.
+fn allowed(user: &User, access: &AccessRequest<'_>, decision: Option<&Decision>) -> Result<(), ApiError> {
+    match decision {
+        Some(Decision { allowed: false, reason }) => Err(access.forbidden(&user.name, reason)),
+        _ => Ok(()),
     }
 }
 

@@ -17,9 +17,10 @@ use super::query::Query;
 use super::settings::Settings;
 use crate::ApiError;
 use crate::auth::Authenticator;
-use crate::cluster::{Cluster, User};
+use crate::cluster::Cluster;
 use crate::faults::FaultInjector;
 use crate::log::RequestLog;
+use crate::user::User;
 
 /// Answers requests to a cluster. Clones serve the same cluster and share their counters.
 #[derive(Clone, Debug)]

@@ -5,7 +5,8 @@ use http::HeaderMap;
 use http::header::USER_AGENT;
 
 use super::query::Query;
-use crate::cluster::{FieldValidation, User, Writer};
+use crate::cluster::{FieldValidation, Writer};
+use crate::user::User;
 use crate::{ApiError, FieldError, FieldErrorKind};
 
 /// The maximum length of a field manager, in bytes: `FieldManagerMaxLength` in the same file.

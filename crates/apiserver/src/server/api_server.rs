@@ -10,11 +10,13 @@ use super::builder::{ApiServerBuilder, ServerConfig};
 use super::error::StartError;
 use super::kubeconfig;
 use crate::auth::{Anonymous, Authenticator, PeerIdentity};
-use crate::cluster::{Cluster, User};
+use crate::authorization::AuthorizationMode;
+use crate::cluster::Cluster;
 use crate::faults::FaultInjector;
 use crate::http::Service;
 use crate::log::{RequestLog, Requests};
 use crate::serving::{Certificates, Connector, InProcess, Serving};
+use crate::user::User;
 use futures_core::future::BoxFuture;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
@@ -260,7 +262,11 @@ impl ApiServerBuilder {
 
     async fn start_here(mut self) -> Result<ApiServer, StartError> {
         let needs_credentials = self.tls || !self.tokens.is_empty();
-        let by_default = if needs_credentials { Anonymous::Refused } else { Anonymous::Admin };
+        let by_default = match (needs_credentials, self.authorization) {
+            (false, _) => Anonymous::Admin,
+            (true, AuthorizationMode::AlwaysAllow) => Anonymous::Refused,
+            (true, AuthorizationMode::Rbac) => Anonymous::Allowed,
+        };
         self.config.anonymous = self.anonymous.unwrap_or(by_default);
         self.check_exposure()?;
         if self.tls && self.tokens.is_empty() {

@@ -10,9 +10,11 @@ use serde::Serialize;
 use super::error::StartError;
 use super::initial_objects::InitialObjects;
 use crate::auth::Anonymous;
-use crate::cluster::{Cluster, Source, User};
+use crate::authorization::AuthorizationMode;
+use crate::cluster::{Cluster, Source};
 use crate::controllers::Controllers;
 use crate::http::Settings;
+use crate::user::User;
 
 /// The default start of a seeded server's clock: 1 January 2026.
 const DEFAULT_CLOCK_START: Timestamp = Timestamp::constant(1_767_225_600, 0);
@@ -44,6 +46,7 @@ pub struct ApiServerBuilder {
     pub(super) config: ServerConfig,
     pub(super) tls: bool,
     pub(super) anonymous: Option<Anonymous>,
+    pub(super) authorization: AuthorizationMode,
     allow_exposure: bool,
     pub(super) tokens: Vec<(SecretString, User)>,
     seed: Option<u64>,
@@ -77,6 +80,7 @@ impl Default for ApiServerBuilder {
             config,
             tls: false,
             anonymous: None,
+            authorization: AuthorizationMode::default(),
             allow_exposure: false,
             tokens: Vec::new(),
             seed: None,
@@ -134,10 +138,35 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the treatment of requests without credentials. Without TLS and without a token they
-    /// default to the administrator's; otherwise they are rejected.
+    /// Sets the way in which the server decides what users may do. Defaults to
+    /// [`AuthorizationMode::AlwaysAllow`].
     ///
-    /// The server does not authorize: `system:anonymous` may do everything, too.
+    /// ```
+    /// use dogwatch_apiserver::{ApiServer, AuthorizationMode, User};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // Bob has no roles yet, so all but a few requests of his get 403.
+    /// let server = ApiServer::builder()
+    ///     .authorization(AuthorizationMode::Rbac)
+    ///     .token("secret")
+    ///     .token_of("token-of-bob", User::named("bob", &["developers"]))
+    ///     .start()
+    ///     .await?;
+    /// # server.stop().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn authorization(mut self, mode: AuthorizationMode) -> Self {
+        self.authorization = mode;
+        self
+    }
+
+    /// Sets the treatment of requests without credentials. Without TLS and without a token they
+    /// default to the administrator's. Otherwise they are rejected, or, if the server authorizes
+    /// requests, treated as those of `system:anonymous`, as in kube-apiserver.
+    ///
+    /// Without authorization, `system:anonymous` may do everything, too.
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
         self.anonymous = Some(anonymous);
         self
@@ -227,7 +256,7 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Exposes the fault-injection API under `/_dogwatch/faults`, to every user of the server.
+    /// Exposes the fault-injection API under `/_dogwatch/faults`, to every user who may use that path.
     /// Defaults to off.
     pub fn fault_admin(mut self, on: bool) -> Self {
         self.config.settings.fault_admin = on;
@@ -251,18 +280,19 @@ impl ApiServerBuilder {
         if !self.tls || self.tokens.is_empty() {
             return Err(StartError::Exposed { address });
         }
-        // There is no authorizer: a request of `system:anonymous` may do everything, like one of the
+        // Without an authorizer, a request of `system:anonymous` may do everything, like one of the
         // administrator.
-        match self.config.anonymous {
-            Anonymous::Refused => Ok(()),
-            Anonymous::Allowed | Anonymous::Admin => Err(StartError::ExposedToAnonymous { address }),
+        match (self.config.anonymous, self.authorization) {
+            (Anonymous::Refused, _) | (Anonymous::Allowed, AuthorizationMode::Rbac) => Ok(()),
+            _ => Err(StartError::ExposedToAnonymous { address }),
         }
     }
 
     /// Creates an empty cluster with the configured seed, clock and first revision.
     pub(super) fn cluster(&self) -> Cluster {
         let source = self.source();
-        Cluster::beginning_at(self.first_revision.unwrap_or_else(|| source.first_revision()), source)
+        let first = self.first_revision.unwrap_or_else(|| source.first_revision());
+        Cluster::beginning_at(first, source).with_authorization(self.authorization)
     }
 
     fn source(&self) -> Source {

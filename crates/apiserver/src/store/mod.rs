@@ -217,6 +217,20 @@ impl Store {
         Ok(Cursor { collection, changes, position, caught_up: false })
     }
 
+    /// Returns the objects of a collection, a cursor for the changes after them, and the revision
+    /// between the two.
+    pub fn list_and_watch(&self, collection: &CollectionName) -> (Vec<Arc<Encoded>>, Cursor, u64) {
+        loop {
+            let (listed, version) = self.read(collection, |history, version| {
+                (history.list_at(version, None).into_iter().flatten().cloned().collect(), version)
+            });
+            // Fails only if the history is compacted in between.
+            if let Ok(cursor) = self.watch(collection, version) {
+                return (listed, cursor, version);
+            }
+        }
+    }
+
     /// Starts a collection anew: it is empty, and nothing before the newest revision can be read.
     /// Its previous content, if any, is removed as by [`Self::remove`].
     pub fn begin(&self, collection: &CollectionName) {

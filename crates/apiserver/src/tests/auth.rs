@@ -1,8 +1,10 @@
 //! Authentication of requests to a cluster with tokens.
 
 use crate::ApiError;
-use crate::auth::{Anonymous, Authenticator, PeerIdentity, RequestAttributes};
-use crate::cluster::{Cluster, ObjectRef, Source, User, Writer};
+use crate::auth::{Anonymous, Authenticator, PeerIdentity};
+use crate::authorization::{AccessRequest, AccessTarget, AuthorizationMode};
+use crate::cluster::{Cluster, ObjectRef, Source, Writer};
+use crate::user::User;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
@@ -43,8 +45,16 @@ fn headers(token: Option<&str>, others: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-fn get_request(path: &str) -> RequestAttributes<'_> {
-    RequestAttributes { method: "GET", path, watches: false }
+/// Authenticates a request to read a path.
+fn authenticated(
+    authenticator: Authenticator,
+    path: &str,
+    headers: &HeaderMap,
+    peer: Option<&PeerIdentity>,
+    cluster: &Cluster,
+) -> Result<User, ApiError> {
+    let access = AccessRequest { verb: "get".into(), target: AccessTarget::Path(path) };
+    authenticator.authenticate(path, &access, headers, peer, cluster)
 }
 
 fn outcome(found: Result<User, ApiError>) -> Result<String, u16> {
@@ -66,7 +76,7 @@ async fn every_kind_of_credential_authenticates_its_user() {
         (None, Some(&peer), Ok("jane")),
         (Some("hunter2"), Some(&peer), Ok("jane")),
     ] {
-        let found = authenticator.authenticate(&get_request("/api"), &headers(token, &[]), peer, &cluster);
+        let found = authenticated(authenticator, "/api", &headers(token, &[]), peer, &cluster);
         assert_eq!(outcome(found), expected.map(str::to_owned), "{token:?} {peer:?}");
     }
 }
@@ -91,12 +101,7 @@ async fn a_token_for_another_audience_does_not_log_in() {
         (&["vault"][..], Err(401)),
     ] {
         let token = token_for(&cluster, audiences).await;
-        let found = Authenticator::new().authenticate(
-            &get_request("/api"),
-            &headers(Some(&token), &[]),
-            None,
-            &cluster,
-        );
+        let found = authenticated(Authenticator::new(), "/api", &headers(Some(&token), &[]), None, &cluster);
         assert_eq!(outcome(found), expected.map(str::to_owned), "{audiences:?}");
     }
 }
@@ -143,7 +148,8 @@ async fn an_access_review_says_that_the_server_does_not_authorize() {
         let place = ObjectRef { kind: &kind, namespace, name: "", part: "" };
         let mut review =
             json!({ "apiVersion": "authorization.k8s.io/v1", "kind": kind.def.kind, "spec": spec });
-        review["spec"]["resourceAttributes"] = json!({ "verb": "delete", "resource": "nodes" });
+        review["spec"]["resourceAttributes"] =
+            json!({ "verb": "delete", "resource": "nodes", "namespace": namespace });
         let made = cluster.create(&place, review, &Writer::server("test")).await.unwrap();
         let status = made.object.to_value(&kind)["status"].clone();
         let reason = status["reason"].as_str().unwrap();
@@ -158,8 +164,7 @@ async fn a_token_is_invalid_after_its_account_is_deleted() {
     let kind = cluster.catalog().kind("", "v1", "serviceaccounts").unwrap();
     let place = ObjectRef { kind: &kind, namespace: Some("default"), name: "builder", part: "" };
     cluster.delete(&place, &Default::default(), &Writer::server("test")).await.unwrap();
-    let found =
-        Authenticator::new().authenticate(&get_request("/api"), &headers(Some(&token), &[]), None, &cluster);
+    let found = authenticated(Authenticator::new(), "/api", &headers(Some(&token), &[]), None, &cluster);
     assert_eq!(outcome(found), Err(401));
 }
 
@@ -177,23 +182,17 @@ async fn probes_need_no_credentials_but_reject_wrong_ones() {
         (Anonymous::Admin, "/api", Some("wrong"), Err(401)),
     ] {
         let authenticator = Authenticator::new().anonymous(anonymous);
-        let found = authenticator.authenticate(&get_request(path), &headers(token, &[]), None, &cluster);
+        let found = authenticated(authenticator, path, &headers(token, &[]), None, &cluster);
         assert_eq!(outcome(found), expected.map(str::to_owned), "{anonymous:?} {path} {token:?}");
     }
 }
 
 #[tokio::test]
-async fn only_members_of_system_masters_can_impersonate() {
-    let cluster = cluster().await;
+async fn with_authorization_impersonation_takes_a_permission() {
+    let cluster = cluster().await.with_authorization(AuthorizationMode::Rbac);
     let as_bob = [("impersonate-user", "bob"), ("impersonate-group", "builders")];
-    let act = |token| {
-        Authenticator::new().authenticate(
-            &get_request("/api"),
-            &headers(Some(token), &as_bob),
-            None,
-            &cluster,
-        )
-    };
+    let act =
+        |token| authenticated(Authenticator::new(), "/api", &headers(Some(token), &as_bob), None, &cluster);
     let bob = act("open-sesame").unwrap();
     assert_eq!(
         (bob.name.as_str(), bob.groups),

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use crate::auth::Anonymous;
-use crate::cluster::{Cluster, ObjectRef, User, Writer};
+use crate::cluster::{Cluster, ObjectRef, Writer};
+use crate::user::User;
 use crate::{ApiServer, StartError};
 use dogwatch_core::ObjectKey;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};

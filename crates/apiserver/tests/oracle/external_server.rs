@@ -1,7 +1,8 @@
 //! An external server, named by the environment: to verify the scenarios against kube-apiserver.
 //!
-//! `DOGWATCH_ORACLE_SERVER` is its URL, `DOGWATCH_ORACLE_TOKEN` a bearer token. Its certificate is
-//! not verified: it is a server under test.
+//! `DOGWATCH_ORACLE_SERVER` is its URL, `DOGWATCH_ORACLE_TOKEN` a bearer token, and
+//! `DOGWATCH_ORACLE_AUTHORIZATION` its authorization mode. Its certificate is not verified: it is a
+//! server under test.
 
 use std::io;
 use std::sync::Arc;
@@ -24,6 +25,11 @@ pub(crate) fn client() -> Option<Client> {
     let host = address.host().unwrap_or("127.0.0.1").to_owned();
     let port = address.port_u16().unwrap_or(if tls { 443 } else { 80 });
     Some(Client::new(Box::new(ExternalServer { host, port, tls }), token))
+}
+
+/// Returns true if the external server authorizes requests by roles.
+pub(crate) fn authorizes() -> bool {
+    std::env::var("DOGWATCH_ORACLE_AUTHORIZATION").is_ok_and(|it| it == "RBAC")
 }
 
 struct ExternalServer {

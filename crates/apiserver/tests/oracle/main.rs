@@ -2,7 +2,8 @@
 //! kube-apiserver.
 //!
 //! Each scenario is a test. If `DOGWATCH_ORACLE_SERVER` is set (and `DOGWATCH_ORACLE_TOKEN`), they
-//! are sent to that server.
+//! are sent to that server: with `DOGWATCH_ORACLE_AUTHORIZATION=RBAC` those about authorization, and
+//! otherwise the others.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod scenario;
@@ -17,20 +18,25 @@ mod external_server;
 mod own_server;
 mod run;
 
+use dogwatch_apiserver::AuthorizationMode;
 use scenario::Scenario;
 
 /// Replays the scenario of this name. Panics with all differences.
 async fn replay(name: &str) {
     let scenario = Scenario::load(name);
+    let requires = |what: &str| scenario.requires.iter().any(|it| it == what);
+    let mode = if requires("rbac") { AuthorizationMode::Rbac } else { AuthorizationMode::AlwaysAllow };
     let client = match external_server::client() {
+        // It authorizes requests or it does not.
+        Some(_) if requires("rbac") != external_server::authorizes() => return,
         // An external server runs in real time.
         Some(external) => {
             tokio::time::resume();
             external
         }
-        None => own_server::client().await,
+        None => own_server::client(mode).await,
     };
-    if scenario.requires.iter().any(|it| it == "auth") && !client.has_token() {
+    if requires("auth") && !client.has_token() {
         return;
     }
     let differences = run::replay(&scenario, client).await;
@@ -243,6 +249,56 @@ scenarios! {
     pod_eviction,
     pod_resize,
     pod_update_rules,
+    rbac_anonymous,
+    rbac_authenticated_nonresource,
+    rbac_bind_clusterrole,
+    rbac_bind_role,
+    rbac_bind_verb,
+    rbac_clusterrole_bound_everywhere,
+    rbac_clusterrole_bound_in_namespace,
+    rbac_clusterrole_changes,
+    rbac_create_by_apply,
+    rbac_create_by_put,
+    rbac_csr_approve,
+    rbac_csr_create,
+    rbac_csr_sign,
+    rbac_denied_before_body,
+    rbac_denied_cluster_scope,
+    rbac_denied_names,
+    rbac_denied_nonresource,
+    rbac_denied_subresources,
+    rbac_denied_unknown,
+    rbac_denied_verbs,
+    rbac_escalate_aggregation,
+    rbac_escalate_covered,
+    rbac_escalate_create_clusterrole,
+    rbac_escalate_create_role,
+    rbac_escalate_resolution_errors,
+    rbac_escalate_update,
+    rbac_escalate_verb,
+    rbac_impersonate,
+    rbac_impersonate_associated_node,
+    rbac_impersonate_by_admin,
+    rbac_impersonate_first,
+    rbac_missing_role,
+    rbac_nonresource_urls,
+    rbac_resource_names,
+    rbac_resource_names_watch,
+    rbac_review_invalid,
+    rbac_review_local,
+    rbac_review_rules,
+    rbac_review_selectors,
+    rbac_review_self,
+    rbac_review_subject,
+    rbac_role_changes,
+    rbac_role_namespace_object,
+    rbac_role_subresource_wildcard,
+    rbac_role_subresources,
+    rbac_role_verbs,
+    rbac_role_wildcards,
+    rbac_serviceaccount_token,
+    rbac_subjects_serviceaccounts,
+    rbac_subjects_users_groups,
     scale_deployment,
     scale_others,
     service_account_token,

@@ -1,7 +1,7 @@
 //! Our own server, in this process and without a socket: whenever everything is idle, the paused
 //! clock advances to the next timer.
 
-use dogwatch_apiserver::ApiServer;
+use dogwatch_apiserver::{ApiServer, AuthorizationMode, User};
 use jiff::Timestamp;
 
 use super::http_client::{Client, Dial, Dialing, Stream};
@@ -10,9 +10,14 @@ use super::http_client::{Client, Dial, Dialing, Stream};
 const TOKEN: &str = "token-of-the-administrator";
 
 /// Starts a server and returns its client, which owns it.
-pub(crate) async fn client() -> Client {
+pub(crate) async fn client(mode: AuthorizationMode) -> Client {
     // The server's clock starts at the current time and follows the paused clock of the test.
-    let server = ApiServer::builder().in_process().token(TOKEN).clock(Timestamp::now());
+    let server = ApiServer::builder()
+        .in_process()
+        .authorization(mode)
+        .token(TOKEN)
+        .token_of("nobody-token", User::named("nobody", &[]))
+        .clock(Timestamp::now());
     Client::new(Box::new(OwnServer(server.start().await.unwrap())), Some(TOKEN.to_owned()))
 }
 

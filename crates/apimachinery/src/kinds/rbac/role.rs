@@ -10,7 +10,7 @@ use crate::kinds::validate::check::{FieldErrors, invalid, required};
 use crate::kinds::validate::selector;
 
 /// The rules of the kind Role.
-pub(crate) static ROLE: KindRules = KindRules {
+pub static ROLE: KindRules = KindRules {
     group: "rbac.authorization.k8s.io",
     kind: "Role",
     plural: "roles",
@@ -21,7 +21,7 @@ pub(crate) static ROLE: KindRules = KindRules {
 };
 
 /// The rules of the kind ClusterRole.
-pub(crate) static CLUSTER_ROLE: KindRules = KindRules {
+pub static CLUSTER_ROLE: KindRules = KindRules {
     group: "rbac.authorization.k8s.io",
     kind: "ClusterRole",
     plural: "clusterroles",

@@ -13,7 +13,7 @@ use crate::kinds::validate::check::{FieldErrors, invalid_string, one_of, require
 use crate::{FieldError, FieldErrorKind};
 
 /// The rules of the kind RoleBinding.
-pub(crate) static ROLE_BINDING: KindRules = KindRules {
+pub static ROLE_BINDING: KindRules = KindRules {
     group: "rbac.authorization.k8s.io",
     kind: "RoleBinding",
     plural: "rolebindings",
@@ -29,7 +29,7 @@ pub(crate) static ROLE_BINDING: KindRules = KindRules {
 };
 
 /// The rules of the kind ClusterRoleBinding.
-pub(crate) static CLUSTER_ROLE_BINDING: KindRules = KindRules {
+pub static CLUSTER_ROLE_BINDING: KindRules = KindRules {
     group: "rbac.authorization.k8s.io",
     kind: "ClusterRoleBinding",
     plural: "clusterrolebindings",

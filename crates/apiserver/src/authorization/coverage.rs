@@ -1,0 +1,313 @@
+//! Comparison of rules: whether those of a user include all that a role would grant.
+//!
+//! As `Covers` in k8s.io/component-helpers v0.36.4 auth/rbac/validation/policy_comparator.go: each
+//! rule is taken apart into single permissions, and one rule of the user has to cover each of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::policy_rule::{PolicyRule, Texts, covers_path, has, has_or_all};
+
+/// The maximum number of texts that are compared. A rule of a few kilobytes can have billions of
+/// permissions: every verb on every resource of every group, by every name.
+const MAX_COMPARISONS: usize = 50_000_000;
+
+/// The maximum number of missing rules in an error message.
+const MAX_DESCRIBED: usize = 1_000;
+
+/// The outcome of a comparison.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    /// The user has all permissions.
+    Covered,
+    /// The permissions that the user does not have, described and sorted.
+    Missing(Vec<String>),
+    /// The rules have too many permissions to be compared.
+    TooLarge,
+}
+
+/// A single permission.
+#[derive(Clone, Copy, Debug)]
+enum Permission<'a> {
+    Resource { group: &'a str, resource: &'a str, name: Option<&'a str>, verb: &'a str },
+    Path { path: &'a str, verb: &'a str },
+}
+
+/// Compares the rules of a user with those that the user wants to grant.
+pub(crate) fn compare(held: &[&PolicyRule], wanted: &[PolicyRule]) -> Comparison {
+    let per_permission = held.iter().map(|it| size(it)).fold(1_usize, usize::saturating_add);
+    let permissions = wanted.iter().map(permissions_in).fold(0_usize, usize::saturating_add);
+    if permissions.saturating_mul(per_permission) > MAX_COMPARISONS {
+        return Comparison::TooLarge;
+    }
+    let mut missing = Missing::default();
+    for permission in wanted.iter().flat_map(permissions_of) {
+        if !held.iter().any(|it| covers(it, &permission)) {
+            missing.add(permission);
+        }
+    }
+    if missing.is_empty() { Comparison::Covered } else { Comparison::Missing(missing.describe()) }
+}
+
+/// Returns the number of texts in a rule.
+fn size(rule: &PolicyRule) -> usize {
+    let lists =
+        [&rule.verbs, &rule.api_groups, &rule.resources, &rule.resource_names, &rule.non_resource_urls];
+    lists.iter().map(|it| it.len()).fold(1, usize::saturating_add)
+}
+
+/// Returns the number of permissions in a rule.
+fn permissions_in(rule: &PolicyRule) -> usize {
+    let lists = [rule.api_groups.len(), rule.resources.len(), rule.resource_names.len().max(1)];
+    let resources = lists.into_iter().fold(1, usize::saturating_mul);
+    resources.saturating_add(rule.non_resource_urls.len()).saturating_mul(rule.verbs.len())
+}
+
+/// Returns the permissions in a rule.
+fn permissions_of(rule: &PolicyRule) -> Vec<Permission<'_>> {
+    let mut all = Vec::with_capacity(permissions_in(rule));
+    for group in &rule.api_groups {
+        for resource in &rule.resources {
+            for verb in &rule.verbs {
+                let permission = |name| Permission::Resource { group, resource, name, verb };
+                if rule.resource_names.is_empty() {
+                    all.push(permission(None));
+                }
+                all.extend(rule.resource_names.iter().map(|name| permission(Some(name))));
+            }
+        }
+    }
+    for path in &rule.non_resource_urls {
+        all.extend(rule.verbs.iter().map(|verb| Permission::Path { path, verb }));
+    }
+    all
+}
+
+fn covers(rule: &PolicyRule, permission: &Permission<'_>) -> bool {
+    match *permission {
+        Permission::Path { path, verb } => {
+            has_or_all(&rule.verbs, verb)
+                && rule.resource_names.is_empty()
+                && rule.non_resource_urls.iter().any(|it| covers_path(it, path))
+        }
+        Permission::Resource { group, resource, name, verb } => {
+            has_or_all(&rule.verbs, verb)
+                && has_or_all(&rule.api_groups, group)
+                && covers_resource(&rule.resources, resource)
+                && (rule.resource_names.is_empty() || name.is_some_and(|it| has(&rule.resource_names, it)))
+        }
+    }
+}
+
+/// Returns true if resources of a rule include a resource of another: `*/scale` includes
+/// `deployments/scale`.
+fn covers_resource(resources: &[Box<str>], resource: &str) -> bool {
+    let part = resource.split_once('/').map(|(_, part)| part);
+    has_or_all(resources, resource) || part.is_some_and(|it| resources.iter().any(|any| is_any(any, it)))
+}
+
+/// Returns true if a resource of a rule is this subresource of any resource.
+fn is_any(resource: &str, part: &str) -> bool {
+    resource.strip_prefix("*/").is_some_and(|it| it == part)
+}
+
+/// The permissions that a user does not have. Those that differ only in the verb are one rule, as by
+/// `CompactRules` in k8s.io/kubernetes v1.36.4 pkg/registry/rbac/validation/policy_compact.go.
+#[derive(Debug, Default)]
+struct Missing<'a> {
+    resources: BTreeMap<(&'a str, &'a str, Option<&'a str>), Vec<Box<str>>>,
+    paths: BTreeSet<(&'a str, &'a str)>,
+}
+
+impl<'a> Missing<'a> {
+    fn add(&mut self, permission: Permission<'a>) {
+        match permission {
+            Permission::Path { path, verb } => {
+                self.paths.insert((path, verb));
+            }
+            Permission::Resource { group, resource, name, verb } => {
+                self.resources.entry((group, resource, name)).or_default().push(verb.into());
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.resources.is_empty() && self.paths.is_empty()
+    }
+
+    fn describe(self) -> Vec<String> {
+        let one = |text: &str| Texts::from([Box::from(text)]);
+        let resources = self.resources.into_iter().map(|((group, resource, name), verbs)| PolicyRule {
+            verbs: verbs.into(),
+            api_groups: one(group),
+            resources: one(resource),
+            resource_names: name.map(one).unwrap_or_default(),
+            ..PolicyRule::default()
+        });
+        let paths = self.paths.into_iter().map(|(path, verb)| PolicyRule {
+            verbs: one(verb),
+            non_resource_urls: one(path),
+            ..PolicyRule::default()
+        });
+        let mut lines: Vec<String> = resources.chain(paths).map(|it| it.describe()).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        if let Some(more) = lines.len().checked_sub(MAX_DESCRIBED).filter(|it| *it > 0) {
+            lines.truncate(MAX_DESCRIBED);
+            lines.push(format!("... and {more} more"));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::super::access_request::{AccessRequest, AccessTarget};
+    use super::*;
+
+    fn compared(held: Value, wanted: Value) -> Comparison {
+        let rules = |it: Value| PolicyRule::all_of(&json!({ "rules": it }));
+        let (held, wanted) = (rules(held), rules(wanted));
+        compare(&held.iter().collect::<Vec<_>>(), &wanted)
+    }
+
+    fn missing(lines: &[&str]) -> Comparison {
+        match lines {
+            [] => Comparison::Covered,
+            lines => Comparison::Missing(lines.iter().map(|&it| it.to_owned()).collect()),
+        }
+    }
+
+    #[test]
+    fn permissions_that_no_rule_covers_are_missing() {
+        let reader = json!([{ "verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"] }]);
+        let scaler = json!([{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*/scale"] }]);
+        let paths = json!([{ "verbs": ["get"], "nonResourceURLs": ["/a/*"] }]);
+        let all = json!([{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }]);
+        for (held, wanted, expected) in [
+            (&reader, json!([{ "verbs": ["get"], "apiGroups": [""], "resources": ["pods"] }]), &[][..]),
+            (
+                &reader,
+                json!([{ "verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"] }]),
+                &[],
+            ),
+            (
+                &reader,
+                json!([{ "verbs": ["get", "watch", "delete"], "apiGroups": [""], "resources": ["pods", "secrets"] }]),
+                &[
+                    r#"{APIGroups:[""], Resources:["pods"], Verbs:["watch" "delete"]}"#,
+                    r#"{APIGroups:[""], Resources:["secrets"], Verbs:["get" "watch" "delete"]}"#,
+                ],
+            ),
+            (
+                &reader,
+                json!([{ "verbs": ["*"], "apiGroups": [""], "resources": ["pods"] }]),
+                &[r#"{APIGroups:[""], Resources:["pods"], Verbs:["*"]}"#],
+            ),
+            (
+                &scaler,
+                json!([{ "verbs": ["get"], "apiGroups": ["apps"], "resources": ["deployments/scale"] }]),
+                &[],
+            ),
+            (
+                &scaler,
+                json!([{ "verbs": ["get"], "apiGroups": ["apps"], "resources": ["deployments"] }]),
+                &[r#"{APIGroups:["apps"], Resources:["deployments"], Verbs:["get"]}"#],
+            ),
+            (&paths, json!([{ "verbs": ["get"], "nonResourceURLs": ["/a/b", "/a/*"] }]), &[]),
+            (
+                &paths,
+                json!([{ "verbs": ["get"], "nonResourceURLs": ["/*"] }]),
+                &[r#"{NonResourceURLs:["/*"], Verbs:["get"]}"#],
+            ),
+            (
+                &all,
+                json!([{ "verbs": ["get"], "nonResourceURLs": ["/a"] }]),
+                &[r#"{NonResourceURLs:["/a"], Verbs:["get"]}"#],
+            ),
+        ] {
+            assert_eq!(compared(held.clone(), wanted.clone()), missing(expected), "{held} {wanted}");
+        }
+        let named =
+            json!([{ "verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"] }]);
+        let unnamed = json!([{ "verbs": ["get"], "apiGroups": [""], "resources": ["pods"] }]);
+        assert!(matches!(compared(named, unnamed), Comparison::Missing(_)));
+    }
+
+    #[test]
+    fn rules_with_too_many_permissions_are_not_compared() {
+        let many: Vec<String> = (0..1_000).map(|it| it.to_string()).collect();
+        let wanted = json!([{ "verbs": many, "apiGroups": many, "resources": many, "resourceNames": many }]);
+        assert_eq!(compared(json!([]), wanted), Comparison::TooLarge);
+    }
+
+    #[test]
+    fn a_long_list_of_missing_rules_is_shortened() {
+        let many: Vec<String> = (0..2_000).map(|it| it.to_string()).collect();
+        let wanted = json!([{ "verbs": ["get"], "apiGroups": [""], "resources": many }]);
+        let Comparison::Missing(lines) = compared(json!([]), wanted) else { panic!("nothing is covered") };
+        assert_eq!((lines.len(), lines[MAX_DESCRIBED].as_str()), (MAX_DESCRIBED + 1, "... and 1000 more"));
+    }
+
+    fn rule() -> impl Strategy<Value = PolicyRule> {
+        let some = |of: &'static [&'static str], least: usize| {
+            proptest::collection::vec(proptest::sample::select(of), least..3)
+                .prop_map(|it| it.into_iter().map(Box::from).collect::<Texts>())
+        };
+        let resources = (
+            some(&["get", "list", "*"], 1),
+            some(&["", "apps", "*"], 1),
+            some(&["pods", "pods/log", "*/log", "*"], 1),
+            some(&["x", "y"], 0),
+        );
+        let resources = resources.prop_map(|(verbs, api_groups, resources, resource_names)| PolicyRule {
+            verbs,
+            api_groups,
+            resources,
+            resource_names,
+            ..PolicyRule::default()
+        });
+        let paths = (some(&["get", "post", "*"], 1), some(&["/a", "/a/*", "/b", "*"], 1));
+        let paths = paths.prop_map(|(verbs, non_resource_urls)| PolicyRule {
+            verbs,
+            non_resource_urls,
+            ..PolicyRule::default()
+        });
+        prop_oneof![3 => resources, 1 => paths]
+    }
+
+    proptest! {
+        /// The invariant that makes escalation impossible.
+        #[test]
+        fn rules_that_are_covered_allow_nothing_that_the_others_do_not(
+            held in proptest::collection::vec(rule(), 0..4),
+            wanted in proptest::collection::vec(rule(), 1..3),
+        ) {
+            let references: Vec<&PolicyRule> = held.iter().collect();
+            if compare(&references, &wanted) != Comparison::Covered {
+                return Ok(());
+            }
+            let mut requests = Vec::new();
+            for verb in ["get", "list", "post", "delete"] {
+                for path in ["/a", "/a/b", "/b", "/c"] {
+                    requests.push(AccessRequest { verb: verb.into(), target: AccessTarget::Path(path) });
+                }
+                for group in ["", "apps", "batch"] {
+                    for (resource, subresource) in [("pods", ""), ("pods", "log"), ("nodes", "log"), ("nodes", "")] {
+                        for name in ["", "x", "z"] {
+                            let target = AccessTarget::Resource { group, resource, subresource, namespace: "", name };
+                            requests.push(AccessRequest { verb: verb.into(), target });
+                        }
+                    }
+                }
+            }
+            for request in requests {
+                if wanted.iter().any(|it| it.allows(&request)) {
+                    prop_assert!(held.iter().any(|it| it.allows(&request)), "{request:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The roles, and the bindings by the users and groups that they name.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use dogwatch_core::ObjectKey;
+use serde_json::Value;
+
+use super::policy_rule::PolicyRule;
+use crate::kinds::json_access::{items, text};
+use crate::strconv::quote;
+use crate::user::User;
+
+/// The roles, and the bindings by the users and groups that they name. A lookup takes time for the
+/// bindings of the user, and not for those of others.
+#[derive(Debug, Default)]
+pub(super) struct RbacIndex {
+    /// The rules of Roles, and of ClusterRoles, whose keys have no namespace.
+    roles: HashMap<ObjectKey, Arc<[PolicyRule]>>,
+    /// The RoleBindings, and the ClusterRoleBindings, whose keys have no namespace.
+    bindings: HashMap<ObjectKey, Binding>,
+    /// The bindings that name a user or a group in a namespace; those of the cluster are in none.
+    by_subject: HashMap<(Option<String>, Identity), BTreeSet<ObjectKey>>,
+}
+
+/// A RoleBinding or a ClusterRoleBinding.
+#[derive(Debug)]
+struct Binding {
+    role_kind: String,
+    role_name: String,
+    subjects: Vec<Subject>,
+}
+
+/// A subject of a binding.
+#[derive(Debug)]
+struct Subject {
+    identity: Identity,
+    /// The subject as decisions name it.
+    description: String,
+}
+
+/// The users that a subject names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Identity {
+    /// The user of this name, which may be that of a service account.
+    User(String),
+    /// The members of this group.
+    Group(String),
+}
+
+/// The rules that a binding grants to a user.
+#[derive(Debug)]
+pub(super) struct Grant<'a> {
+    pub(super) rules: &'a [PolicyRule],
+    key: &'a ObjectKey,
+    binding: &'a Binding,
+    subject: &'a Subject,
+}
+
+impl RbacIndex {
+    /// Replaces the rules of a role, or removes it.
+    pub(super) fn set_role(&mut self, key: &ObjectKey, role: Option<&Value>) {
+        match role {
+            Some(role) => self.roles.insert(key.clone(), PolicyRule::all_of(role).into()),
+            None => self.roles.remove(key),
+        };
+    }
+
+    /// Replaces a binding, or removes it.
+    pub(super) fn set_binding(&mut self, key: &ObjectKey, binding: Option<&Value>) {
+        let in_index = |it: &Subject| (key.namespace().map(str::to_owned), it.identity.clone());
+        if let Some(former) = self.bindings.remove(key) {
+            for subject in former.subjects.iter().map(in_index) {
+                if let Some(keys) = self.by_subject.get_mut(&subject) {
+                    keys.remove(key);
+                    if keys.is_empty() {
+                        self.by_subject.remove(&subject);
+                    }
+                }
+            }
+        }
+        let Some(binding) = binding.map(|it| Binding::of(it, key.namespace())) else { return };
+        for subject in binding.subjects.iter().map(in_index) {
+            self.by_subject.entry(subject).or_default().insert(key.clone());
+        }
+        self.bindings.insert(key.clone(), binding);
+    }
+
+    /// Returns what the bindings of a user grant in a namespace, or in the cluster if it is empty, and
+    /// the errors of bindings to roles that do not exist. A role that several bindings grant is
+    /// returned once.
+    pub(super) fn grants(&self, user: &User, namespace: &str) -> (Vec<Grant<'_>>, BTreeSet<String>) {
+        let (mut grants, mut errors, mut seen) = (Vec::new(), BTreeSet::new(), HashSet::new());
+        let namespace = Some(namespace).filter(|it| !it.is_empty());
+        // Those of the cluster come first, as in kube-apiserver.
+        for scope in [None].into_iter().chain(namespace.map(Some)) {
+            for key in self.bindings_of(user, scope) {
+                let Some((key, binding)) = self.bindings.get_key_value(key) else { continue };
+                let role = match self.role(&binding.role_kind, &binding.role_name, scope) {
+                    Ok(role) => role,
+                    Err(error) => {
+                        errors.insert(error);
+                        continue;
+                    }
+                };
+                let applies = |it: &&Subject| it.identity.is(user);
+                let Some(subject) = binding.subjects.iter().find(applies) else { continue };
+                if seen.insert(Arc::as_ptr(role)) {
+                    grants.push(Grant { rules: role, key, binding, subject });
+                }
+            }
+        }
+        (grants, errors)
+    }
+
+    /// Returns the bindings in a scope that name a user, in the order of their names.
+    fn bindings_of(&self, user: &User, scope: Option<&str>) -> BTreeSet<&ObjectKey> {
+        let groups = user.groups.iter().map(|it| Identity::Group(it.clone()));
+        let identities = [Identity::User(user.name.clone())].into_iter().chain(groups);
+        let keys = identities.filter_map(|it| self.by_subject.get(&(scope.map(str::to_owned), it)));
+        keys.flatten().collect()
+    }
+
+    /// Returns the rules of the role that a binding in a namespace refers to.
+    ///
+    /// # Errors
+    /// A message that there is no such role.
+    pub(super) fn role(
+        &self,
+        kind: &str,
+        name: &str,
+        namespace: Option<&str>,
+    ) -> Result<&Arc<[PolicyRule]>, String> {
+        let namespace = namespace.filter(|_| kind == "Role");
+        let found = ObjectKey::from_parts(namespace, name).ok().and_then(|key| self.roles.get(&key));
+        found.ok_or_else(|| role_not_found(kind, name))
+    }
+}
+
+/// Returns the message of client-go's listers.
+fn role_not_found(kind: &str, name: &str) -> String {
+    let resource = kind.to_ascii_lowercase();
+    format!("{resource}.rbac.authorization.k8s.io {} not found", quote(name))
+}
+
+impl Binding {
+    fn of(binding: &Value, namespace: Option<&str>) -> Self {
+        let subjects = items(binding, "/subjects").iter().filter_map(|it| Subject::of(it, namespace));
+        Self {
+            role_kind: text(binding, "/roleRef/kind").to_owned(),
+            role_name: text(binding, "/roleRef/name").to_owned(),
+            subjects: subjects.collect(),
+        }
+    }
+}
+
+impl Subject {
+    /// Reads a subject of a binding in a namespace. Returns `None` for a subject that names nobody.
+    fn of(subject: &Value, namespace: Option<&str>) -> Option<Self> {
+        let (kind, name) = (text(subject, "/kind"), text(subject, "/name"));
+        let plain = |identity| Self { identity, description: format!("{kind} {}", quote(name)) };
+        Some(match kind {
+            "User" => plain(Identity::User(name.to_owned())),
+            "Group" => plain(Identity::Group(name.to_owned())),
+            "ServiceAccount" => {
+                let namespace = match text(subject, "/namespace") {
+                    "" => namespace?,
+                    given => given,
+                };
+                Self {
+                    identity: Identity::User(format!("system:serviceaccount:{namespace}:{name}")),
+                    description: format!("{kind} {}", quote(&format!("{name}/{namespace}"))),
+                }
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl Identity {
+    fn is(&self, user: &User) -> bool {
+        match self {
+            Self::User(name) => *name == user.name,
+            Self::Group(group) => user.groups.contains(group),
+        }
+    }
+}
+
+impl Grant<'_> {
+    /// Describes the binding as decisions do.
+    pub(super) fn describe(&self) -> String {
+        let (kind, name) = match self.key.namespace() {
+            None => ("ClusterRoleBinding", quote(self.key.name())),
+            Some(namespace) => ("RoleBinding", quote(&format!("{}/{namespace}", self.key.name()))),
+        };
+        let (role, role_name) = (&self.binding.role_kind, quote(&self.binding.role_name));
+        format!("{kind} {name} of {role} {role_name} to {}", self.subject.description)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn key(namespace: Option<&str>, name: &str) -> ObjectKey {
+        ObjectKey::from_parts(namespace, name).expect("a key")
+    }
+
+    fn binding(role: (&str, &str), subjects: Value) -> Value {
+        json!({ "roleRef": { "kind": role.0, "name": role.1 }, "subjects": subjects })
+    }
+
+    fn index() -> RbacIndex {
+        let mut index = RbacIndex::default();
+        let role =
+            |verb: &str| json!({ "rules": [{ "verbs": [verb], "apiGroups": [""], "resources": ["pods"] }] });
+        index.set_role(&key(None, "reader"), Some(&role("get")));
+        index.set_role(&key(Some("a"), "writer"), Some(&role("update")));
+        let bob = json!([{ "kind": "User", "name": "bob" }]);
+        let devs = json!([{ "kind": "User", "name": "eve" }, { "kind": "Group", "name": "devs" }]);
+        let account = json!([{ "kind": "ServiceAccount", "name": "builder" }]);
+        index.set_binding(&key(None, "all"), Some(&binding(("ClusterRole", "reader"), bob)));
+        index.set_binding(&key(Some("a"), "devs"), Some(&binding(("Role", "writer"), devs)));
+        index.set_binding(&key(Some("a"), "builders"), Some(&binding(("ClusterRole", "reader"), account)));
+        index
+    }
+
+    fn granted(index: &RbacIndex, user: &User, namespace: &str) -> Vec<String> {
+        index.grants(user, namespace).0.iter().map(Grant::describe).collect()
+    }
+
+    #[test]
+    fn a_user_gets_the_roles_of_bindings_that_name_the_user_or_a_group() {
+        let index = index();
+        let all = r#"ClusterRoleBinding "all" of ClusterRole "reader" to User "bob""#;
+        let devs = r#"RoleBinding "devs/a" of Role "writer" to Group "devs""#;
+        let builders = r#"RoleBinding "builders/a" of ClusterRole "reader" to ServiceAccount "builder/a""#;
+        for (user, namespace, expected) in [
+            (User::named("bob", &[]), "", &[all][..]),
+            (User::named("bob", &["devs"]), "a", &[all, devs]),
+            (User::named("bob", &["devs"]), "b", &[all]),
+            (User::named("eve", &[]), "a", &[r#"RoleBinding "devs/a" of Role "writer" to User "eve""#]),
+            (User::named("devs", &[]), "a", &[]),
+            (User::named("system:serviceaccount:a:builder", &[]), "a", &[builders]),
+            (User::named("system:serviceaccount:b:builder", &[]), "a", &[]),
+        ] {
+            assert_eq!(granted(&index, &user, namespace), expected, "{user:?} {namespace}");
+        }
+    }
+
+    #[test]
+    fn a_binding_to_a_role_that_does_not_exist_is_an_error() {
+        let mut index = index();
+        index.set_role(&key(Some("a"), "writer"), None);
+        let (grants, errors) = index.grants(&User::named("eve", &[]), "a");
+        assert!(grants.is_empty());
+        assert_eq!(
+            errors.into_iter().collect::<Vec<_>>(),
+            [r#"role.rbac.authorization.k8s.io "writer" not found"#]
+        );
+    }
+
+    #[test]
+    fn a_replaced_or_removed_binding_leaves_nothing_behind() {
+        let mut index = index();
+        let eve = json!([{ "kind": "User", "name": "eve" }]);
+        index.set_binding(&key(None, "all"), Some(&binding(("ClusterRole", "reader"), eve)));
+        assert!(granted(&index, &User::named("bob", &[]), "").is_empty());
+        assert_eq!(granted(&index, &User::named("eve", &[]), "").len(), 1);
+        for name in [key(None, "all"), key(Some("a"), "devs"), key(Some("a"), "builders")] {
+            index.set_binding(&name, None);
+        }
+        assert!(index.bindings.is_empty() && index.by_subject.is_empty());
+    }
+
+    #[test]
+    fn a_role_that_several_bindings_grant_is_returned_once() {
+        let mut index = index();
+        for number in 0..100 {
+            let bob = json!([{ "kind": "User", "name": "bob" }]);
+            let again = binding(("ClusterRole", "reader"), bob);
+            index.set_binding(&key(Some("a"), &format!("again-{number}")), Some(&again));
+        }
+        assert_eq!(granted(&index, &User::named("bob", &[]), "a").len(), 1);
+    }
+}

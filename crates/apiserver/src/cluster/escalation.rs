@@ -1,0 +1,127 @@
+//! The stage of a write that rejects escalation: nobody can grant permissions that they do not have.
+//!
+//! A role may contain only rules that its writer has, unless the writer has the verb `escalate` on it.
+//! A binding may refer only to a role whose rules its writer has, unless the writer has the verb `bind`
+//! on the role. As k8s.io/kubernetes v1.36.4 pkg/registry/rbac.
+
+use serde_json::Value;
+
+use super::write::Write;
+use crate::ApiError;
+use crate::authorization::{
+    AccessRequest, AccessTarget, AuthorizationMode, Comparison, PolicyRule, is_master, quoted,
+};
+use crate::kinds::json_access::{items, text};
+use crate::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
+use crate::strconv::quote;
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// The reason of the error if rules cannot be compared.
+const TOO_LARGE: &str = "the rules have too many combinations of verbs, groups, resources and names to be compared \
+                         with those of the user; use fewer in each rule";
+
+impl Write<'_> {
+    /// Rejects a role or a binding that grants permissions that its writer does not have.
+    ///
+    /// # Errors
+    /// 403 with the missing permissions; 404 for a binding to a role that does not exist.
+    pub(super) fn refuse_escalation(&self) -> Result<(), ApiError> {
+        let is_enforced = self.cluster.authorizer.mode() != AuthorizationMode::AlwaysAllow;
+        if !is_enforced || is_master(&self.writer.user) {
+            return Ok(());
+        }
+        let kind = self.place.kind;
+        if kind.is(&ROLE) || kind.is(&CLUSTER_ROLE) {
+            self.check_role()
+        } else if kind.is(&ROLE_BINDING) || kind.is(&CLUSTER_ROLE_BINDING) {
+            self.check_binding()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn check_role(&self) -> Result<(), ApiError> {
+        let (kind, name) = (self.place.kind, self.place.name);
+        if self.may("escalate", &kind.def.plural, name) || self.changes_only_ownership() {
+            return Ok(());
+        }
+        self.check_rules(&PolicyRule::all_of(&self.new))?;
+        let aggregates = |it: &Value| !items(it, "/aggregationRule/clusterRoleSelectors").is_empty();
+        if aggregates(&self.new) || self.base.is_some_and(|it| aggregates(it.object)) {
+            // It can collect any rules.
+            let why = "must have cluster-admin privileges to use the aggregationRule";
+            self.check_rules(&PolicyRule::everything()).map_err(|_| self.forbidden(why))?;
+        }
+        Ok(())
+    }
+
+    fn check_binding(&self) -> Result<(), ApiError> {
+        if self.changes_only_ownership() {
+            return Ok(());
+        }
+        let (kind, name) = (text(&self.new, "/roleRef/kind"), text(&self.new, "/roleRef/name"));
+        let resource = match kind {
+            "ClusterRole" => "clusterroles",
+            "Role" => "roles",
+            _ => {
+                return Err(ApiError::unexplained(format!(
+                    "unsupported role reference kind: {}",
+                    quote(kind)
+                )));
+            }
+        };
+        if self.may("bind", resource, name) {
+            return Ok(());
+        }
+        let role = self.cluster.authorizer.role(self.cluster.store(), kind, name, self.place.namespace);
+        self.check_rules(&role.map_err(|_| ApiError::not_found(GROUP, resource, name))?)
+    }
+
+    /// Rejects rules that the writer does not have in the namespace of the write.
+    fn check_rules(&self, wanted: &[PolicyRule]) -> Result<(), ApiError> {
+        let (user, namespace) = (&self.writer.user, self.place.namespace.unwrap_or_default());
+        let (found, errors) = self.cluster.authorizer.compare(self.cluster.store(), user, namespace, wanted);
+        let missing = match found {
+            Comparison::Covered => return Ok(()),
+            Comparison::TooLarge => return Err(self.forbidden(TOO_LARGE)),
+            Comparison::Missing(lines) => lines.join("\n"),
+        };
+        let (name, groups) = (quote(&user.name), quoted(&user.groups));
+        let errors = match errors.as_str() {
+            "" => String::new(),
+            errors => format!("; resolution errors: [{errors}]"),
+        };
+        Err(self.forbidden(&format!(
+            "user {name} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{missing}{errors}"
+        )))
+    }
+
+    /// Returns true if the writer has a verb on a role in the namespace of the write.
+    fn may(&self, verb: &str, resource: &str, name: &str) -> bool {
+        let namespace = self.place.namespace.unwrap_or_default();
+        let target = AccessTarget::Resource { group: GROUP, resource, subresource: "", namespace, name };
+        let request = AccessRequest { verb: verb.into(), target };
+        self.cluster.authorize(&self.writer.user, &request).allowed
+    }
+
+    /// Returns true if the write changes only what garbage collection changes: the owners and the
+    /// finalizers.
+    fn changes_only_ownership(&self) -> bool {
+        let rest = |object: &Value| {
+            let mut rest = object.clone();
+            if let Some(metadata) = rest.get_mut("metadata").and_then(Value::as_object_mut) {
+                for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {
+                    metadata.remove(field);
+                }
+            }
+            rest
+        };
+        self.base.is_some_and(|it| rest(it.object) == rest(&self.new))
+    }
+
+    fn forbidden(&self, why: &str) -> ApiError {
+        let def = &self.place.kind.def;
+        ApiError::forbidden(&def.group, &def.plural, text(&self.new, "/metadata/name"), why)
+    }
+}

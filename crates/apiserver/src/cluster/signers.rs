@@ -1,0 +1,75 @@
+//! The stage of a write that decides who may approve and sign CertificateSigningRequests.
+//!
+//! It takes the verb `approve` or `sign` on the signer, a resource that exists only for this: as
+//! k8s.io/kubernetes v1.36.4 plugin/pkg/admission/certificates.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer;
+
+use super::policies::forbidden;
+use super::write::Write;
+use crate::ApiError;
+use crate::authorization::{AccessRequest, MASTERS};
+use crate::kinds::SIGNING_REQUEST;
+use crate::kinds::json_access::{at, text};
+use crate::strconv::quote;
+
+const GROUP: &str = "certificates.k8s.io";
+
+/// The signer of certificates that authenticate users.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+
+impl Write<'_> {
+    /// Rejects the approval and the signing of a request by a user who may not do it for its signer,
+    /// and requests for membership of `system:masters`.
+    ///
+    /// # Errors
+    /// 403 with the reason.
+    pub(super) fn check_signer(&self) -> Result<(), ApiError> {
+        if !self.place.kind.is(&SIGNING_REQUEST) {
+            return Ok(());
+        }
+        let refused = |why: &str| Err(forbidden(self.place, &self.new, why));
+        let Some(old) = self.base.map(|it| it.object) else {
+            return match asks_for_masters(&self.new) {
+                true => {
+                    refused(&format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"))
+                }
+                false => Ok(()),
+            };
+        };
+        let changed = |pointer| at(old, pointer) != at(&self.new, pointer);
+        let verb = match self.place.part {
+            "approval" => "approve",
+            "status" if changed("/status/certificate") || changed("/status/conditions") => "sign",
+            _ => return Ok(()),
+        };
+        let signer = text(old, "/spec/signerName");
+        let of_domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
+        let may = |name: &str| {
+            let request = AccessRequest::cluster(verb, GROUP, "signers", name);
+            self.cluster.authorize(&self.writer.user, &request).allowed
+        };
+        if may(signer) || may(&of_domain) {
+            return Ok(());
+        }
+        refused(&format!("user not permitted to {verb} requests with signerName {}", quote(signer)))
+    }
+}
+
+/// Returns true for a request for a certificate that authenticates a member of `system:masters`.
+fn asks_for_masters(request: &Value) -> bool {
+    if text(request, "/spec/signerName") != CLIENT_SIGNER {
+        return false;
+    }
+    // Validation has rejected a request that is not one.
+    let pem = STANDARD.decode(text(request, "/spec/request")).unwrap_or_default();
+    let Some(Ok(block)) = Pem::iter_from_buffer(&pem).next() else { return false };
+    let Ok((_, parsed)) = X509CertificationRequest::from_der(&block.contents) else { return false };
+    let mut organizations = parsed.certification_request_info.subject.iter_organization();
+    organizations.any(|it| it.as_str().is_ok_and(|it| it == MASTERS))
+}
