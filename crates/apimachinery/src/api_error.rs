@@ -7,6 +7,8 @@ use std::fmt;
 
 use dogwatch_core::{Cause, Details, Reason, Status};
 
+use crate::strconv::quote;
+
 /// A rejected request. Boxed, because the error is the rare case of every result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -168,7 +170,8 @@ impl ApiError {
             many => format!("[{}]", many.join(", ")),
         };
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let mut refusal = Self::new(Reason::Invalid, format!("{qualified} {name:?} is invalid: {listed}"));
+        let mut refusal =
+            Self::new(Reason::Invalid, format!("{qualified} {} is invalid: {listed}", quote(name)));
         let cause = |problem: &FieldError| Cause {
             reason: problem.kind.reason().to_owned(),
             message: problem.message.clone(),
@@ -191,20 +194,20 @@ impl ApiError {
             group,
             plural,
             name,
-            format!("{} {name:?} not found", qualified(group, plural)),
+            format!("{} {} not found", qualified(group, plural), quote(name)),
         )
     }
 
     /// Creates a 409: an object of that name already exists.
     pub fn already_exists(group: &str, plural: &str, name: &str) -> Self {
-        let message = format!("{} {name:?} already exists", qualified(group, plural));
+        let message = format!("{} {} already exists", qualified(group, plural), quote(name));
         Self::of_object(Reason::AlreadyExists, group, plural, name, message)
     }
 
     /// Creates a 409: the object is in a state that does not permit the request.
     pub fn conflict(group: &str, plural: &str, name: &str, why: &str) -> Self {
         let message =
-            format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified(group, plural));
+            format!("Operation cannot be fulfilled on {} {}: {why}", qualified(group, plural), quote(name));
         Self::of_object(Reason::Conflict, group, plural, name, message)
     }
 
@@ -213,7 +216,7 @@ impl ApiError {
         let message = match (plural, name) {
             ("", _) => format!("forbidden: {why}"),
             (_, "") => format!("{} is forbidden: {why}", qualified(group, plural)),
-            _ => format!("{} {name:?} is forbidden: {why}", qualified(group, plural)),
+            _ => format!("{} {} is forbidden: {why}", qualified(group, plural), quote(name)),
         };
         Self::of_object(Reason::Forbidden, group, plural, name, message)
     }

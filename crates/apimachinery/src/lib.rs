@@ -26,9 +26,9 @@
 
 pub mod depth;
 mod weight;
+pub mod strconv;
 mod api_error;
 mod field_errors;
-pub mod strconv;
 pub mod names;
 pub mod kinds;
 pub mod schema;

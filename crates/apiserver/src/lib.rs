@@ -1,8 +1,8 @@
 //! A Kubernetes API server as a library, for tests and development.
 //!
 //! ```text
-//! request ─► authenticate ─► decode ─► default, own, prepare, validate ─► store ─► answer
-//!    (serving, http, auth)        (cluster: the verbs)                      │
+//! request ─► authenticate, authorize ─► decode ─► default, own, prepare, validate ─► store ─► answer
+//!    (serving, http, auth, authorization)      (cluster: the verbs)                      │
 //!                       lists and watches (reading) ◄───────────────────────┤
 //!                       controllers ◄───────────────────────────────────────┘
 //! ```
@@ -14,8 +14,9 @@
 //!
 //! # Limitations
 //!
-//! - **Authorization.** Every authenticated user may do everything, whatever roles and bindings are
-//!   stored. Access reviews allow everything, and their `reason` says so.
+//! - **Authorization.** By default every authenticated user may do everything, whatever roles and
+//!   bindings are stored. Access reviews then allow everything, and their `reason` says so. With
+//!   [`AuthorizationMode::Rbac`] the roles are enforced; the modes Node, ABAC and Webhook do not exist.
 //! - **CEL.** Validation rules of definitions and admission policies are stored but not evaluated.
 //!   A webhook with `matchConditions` is called as if all of them were true. Storing one of these
 //!   returns a warning.

@@ -10,8 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use dogwatch_apiserver::ApiServer;
-use dogwatch_apiserver::Controllers;
+use dogwatch_apiserver::{ApiServer, AuthorizationMode, Controllers};
 use dogwatch_simulator::{ControllerManager, Settings, Simulator};
 use secrecy::SecretString;
 
@@ -22,12 +21,13 @@ const EXAMPLES: &str = "\
 All data is in memory and lost when the server exits. It prints one line to stdout, `ready URL`, when it is ready; Ctrl-C
 and SIGTERM stop it. With -v it logs every request to stderr.
 
-Not enforced: there is no authorization, every caller may do everything. Roles and role bindings, CEL rules of custom
-resource definitions and admission policies are stored and not enforced. Admission webhooks, limit ranges and schemas are.
+Not enforced: CEL rules of custom resource definitions and admission policies are stored and not enforced. Admission
+webhooks, limit ranges and schemas are. Unless --authorization-mode is RBAC there is no authorization: every caller may do
+everything, whatever roles and role bindings say.
 
 Without a token every caller is the administrator; the server then listens on this machine only, and rejects requests from
 web pages: a foreign Host or Origin gets 403. With --token, --token-file, DOGWATCH_TOKEN or --tls, requests without
-credentials get 401.
+credentials get 401, or, with RBAC, 403 for what system:anonymous may not do.
 
 Examples:
   Try it with kubectl, in two terminals:
@@ -39,6 +39,12 @@ Examples:
     dogwatch serve --tls --kubeconfig-out dogwatch.kubeconfig
     kubectl --kubeconfig dogwatch.kubeconfig get namespaces
 
+  With roles enforced, and a request as a user who has only the role view:
+    dogwatch serve --bind 127.0.0.1:8080 --authorization-mode RBAC
+    kubectl --server http://127.0.0.1:8080 create clusterrolebinding bob --clusterrole view --user bob
+    kubectl --server http://127.0.0.1:8080 --as bob get pods
+    kubectl --server http://127.0.0.1:8080 --as bob auth can-i --list
+
   In a script that waits until it is ready:
     dogwatch serve | while read -r ready url; do kubectl --server \"$url\" get namespaces; done
 
@@ -49,8 +55,11 @@ kubectl sends tokens only over TLS: combine a token with --tls to use it with ku
 
 /// The differences from a Kubernetes API server that users would not expect, printed once at the
 /// start.
-const NOT_ENFORCED: &str = "not enforced: authorization (every caller may do everything; RBAC is stored only), CEL rules, \
-                            admission policies; see `dogwatch serve --help`";
+const NOT_ENFORCED: &str = "not enforced: CEL rules, admission policies; see `dogwatch serve --help`";
+
+/// The same for a server without authorization.
+const NOT_AUTHORIZED: &str = "not enforced: authorization (every caller may do everything; RBAC is stored only), CEL rules, \
+                              admission policies; see `dogwatch serve --help`";
 
 /// Printed if other machines can connect but their clients would not trust the certificate or find
 /// the address.
@@ -96,6 +105,10 @@ pub(crate) struct Options {
     /// Read the administrator's bearer token from this file; surrounding whitespace is ignored.
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
+    /// How to decide what users may do. RBAC: what roles and bindings permit, as in Kubernetes; the
+    /// administrator may do everything. AlwaysAllow: everything.
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true, default_value_t = Authorization::AlwaysAllow)]
+    authorization_mode: Authorization,
     /// Serve HTTPS, with certificates generated for this run; clients may authenticate with a
     /// certificate.
     #[arg(long, conflicts_with = "plain")]
@@ -122,6 +135,24 @@ pub(crate) struct Options {
     seed: Option<u64>,
 }
 
+/// The names of authorization modes, as kube-apiserver has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Authorization {
+    #[value(name = "AlwaysAllow")]
+    AlwaysAllow,
+    #[value(name = "RBAC")]
+    Rbac,
+}
+
+impl From<Authorization> for AuthorizationMode {
+    fn from(mode: Authorization) -> Self {
+        match mode {
+            Authorization::AlwaysAllow => Self::AlwaysAllow,
+            Authorization::Rbac => Self::Rbac,
+        }
+    }
+}
+
 impl Options {
     /// Returns true if runs should be alike. On several threads, their order would decide which
     /// object gets the next uid of the seed.
@@ -135,9 +166,13 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     // Registered before the ready line, so that a signal right after it stops the server in order.
     let end = signals::shutdown().context("cannot listen for signals")?;
     let is_local_only = options.bind.ip().is_unspecified() && options.advertise.is_none();
+    let not_enforced = match options.authorization_mode {
+        Authorization::AlwaysAllow => NOT_AUTHORIZED,
+        Authorization::Rbac => NOT_ENFORCED,
+    };
     let Started { server, manager, simulator } = start(options).await?;
     // If stderr is closed, the server still serves.
-    let _ = writeln!(io::stderr(), "{NOT_ENFORCED}");
+    let _ = writeln!(io::stderr(), "{not_enforced}");
     if is_local_only {
         let _ = writeln!(io::stderr(), "{LOCAL_ONLY}");
     }
@@ -166,8 +201,12 @@ struct Started {
 async fn start(options: Options) -> anyhow::Result<Started> {
     let (token, settings) = (token(&options)?, simulator_settings(&options));
     // Nothing in this process reads the request log.
-    let mut builder =
-        ApiServer::builder().bind(options.bind).tls(options.tls).fault_admin(options.admin).request_log(0);
+    let mut builder = ApiServer::builder()
+        .bind(options.bind)
+        .tls(options.tls)
+        .authorization(options.authorization_mode.into())
+        .fault_admin(options.admin)
+        .request_log(0);
     let mut controllers = Controllers::default();
     controllers.history = Some(HISTORY);
     builder = builder.controllers(controllers);

@@ -16,5 +16,5 @@ pub mod yaml;
 pub use continue_token::ContinueToken;
 pub use media::{BodyForm, Encoding, ObjectForm, media_types, negotiate};
 pub use options::{InitialEvents, ListOptions, ListVersion, WatchOptions};
-pub use route::{Route, Target, Verb};
+pub use route::{Route, Target, Verb, decode_path};
 pub use shards::ShardSelector;

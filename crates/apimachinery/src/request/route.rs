@@ -66,10 +66,11 @@ pub struct Target {
 }
 
 impl Route {
-    /// Parses a path without a query. Segments are percent-decoded; a trailing slash is ignored.
+    /// Parses a path without a query. It is percent-decoded first, as in Go, so that an encoded slash
+    /// is one; a trailing slash is ignored.
     pub fn parse(path: &str) -> Self {
-        let segments: Vec<Cow<'_, str>> = path.split('/').skip(1).map(decode).collect();
-        let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
+        let path = &*decode_path(path);
+        let segments: Vec<&str> = path.split('/').skip(1).collect();
         let trimmed = match segments.as_slice() {
             [all @ .., ""] => all,
             all => all,
@@ -91,6 +92,8 @@ impl Route {
     fn resource(group: &str, version: &str, rest: &[&str], path: &str) -> Self {
         let (watch_prefix, rest) = match rest {
             ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+            // A verb of early versions, and not the name of a resource.
+            ["proxy", ..] => return Self::Other(path.to_owned()),
             rest => (false, rest),
         };
         let mut target = Target {
@@ -102,7 +105,7 @@ impl Route {
         let rest = match rest {
             // A namespace has only these two subresources; everything else below it is a resource
             // inside it.
-            ["namespaces", _, "status" | "finalize"] => rest,
+            ["namespaces", _, "status" | "finalize", ..] => rest,
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => {
                 target.namespace = Some((*namespace).to_owned());
                 rest
@@ -166,8 +169,9 @@ impl fmt::Display for Verb {
     }
 }
 
-fn decode(segment: &str) -> Cow<'_, str> {
-    percent_encoding::percent_decode_str(segment).decode_utf8_lossy()
+/// Decodes the percent-encoding of a path.
+pub fn decode_path(path: &str) -> Cow<'_, str> {
+    percent_encoding::percent_decode_str(path).decode_utf8_lossy()
 }
 
 #[cfg(test)]
@@ -221,6 +225,9 @@ mod tests {
             ("/version", "Other(\"/version\")"),
             ("/", "Other(\"/\")"),
             ("/api/v1/pods//x", "Other(\"/api/v1/pods//x\")"),
+            ("/api/v1/namespaces/a/pods/x%2Flog", "- v1 a pods x log"),
+            ("/api/v1/proxy/nodes/x", "Other(\"/api/v1/proxy/nodes/x\")"),
+            ("/%76ersion", "Other(\"/version\")"),
         ] {
             assert_eq!(described(path), expected, "{path}");
         }

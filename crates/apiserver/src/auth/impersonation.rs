@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use super::impersonation_mode;
+use super::impersonation_mode::{self, LastModes};
 use crate::ApiError;
 use crate::authorization::{AccessRequest, Decision};
 use crate::user::User;
@@ -24,14 +24,14 @@ pub(super) fn impersonate(
     asking: User,
     headers: &HeaderMap,
     access: &AccessRequest<'_>,
+    last: &LastModes,
     authorize: impl Fn(&User, &AccessRequest<'_>) -> Decision,
 ) -> Result<User, ApiError> {
     match wanted(headers)? {
         None => Ok(asking),
         Some(wanted) => {
-            impersonation_mode::impersonate(&asking, &wanted, access, &|it: &AccessRequest<'_>| {
-                authorize(&asking, it)
-            })
+            let authorize = |it: &AccessRequest<'_>| authorize(&asking, it);
+            impersonation_mode::impersonate(&asking, &wanted, access, last, &authorize)
         }
     }
 }
@@ -121,7 +121,8 @@ mod tests {
             AccessTarget::Path(_) => "get",
         };
         let access = AccessRequest { verb: verb.into(), target };
-        impersonate(asking, headers, &access, |_, _| Decision { allowed, reason: "".into() })
+        let authorize = |_: &User, _: &AccessRequest<'_>| Decision { allowed, reason: "".into() };
+        impersonate(asking, headers, &access, &LastModes::default(), authorize)
     }
 
     fn as_admin(pairs: &[(&'static str, &'static str)]) -> User {

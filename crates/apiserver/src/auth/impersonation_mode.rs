@@ -6,9 +6,11 @@
 //! request does. The legacy mode takes `impersonate` for each attribute, and then permits every
 //! request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use dogwatch_apimachinery::names;
+use parking_lot::Mutex;
 
 use crate::ApiError;
 use crate::authorization::{AccessRequest, AccessTarget, Decision, MASTERS};
@@ -47,6 +49,37 @@ enum Mode {
     Legacy,
 }
 
+/// The maximum number of users whose last mode is remembered.
+const MAX_REMEMBERED: usize = 10_000;
+
+/// The mode that last permitted each user to impersonate. It is tried first, so that a user of the
+/// legacy mode gets the errors of that mode.
+#[derive(Debug, Default)]
+pub(super) struct LastModes {
+    /// By a hash of the name of the user: names can be long, and a collision changes only the order.
+    by_user: Mutex<HashMap<u64, Mode>>,
+}
+
+impl LastModes {
+    fn get(&self, user: &User) -> Option<Mode> {
+        self.by_user.lock().get(&hash(&user.name)).copied()
+    }
+
+    fn set(&self, user: &User, mode: Mode) {
+        let mut modes = self.by_user.lock();
+        if modes.len() >= MAX_REMEMBERED {
+            modes.clear();
+        }
+        modes.insert(hash(&user.name), mode);
+    }
+}
+
+fn hash(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Decides about requests of the user who impersonates.
 pub(super) trait Authorize: Fn(&AccessRequest<'_>) -> Decision {}
 impl<T: Fn(&AccessRequest<'_>) -> Decision> Authorize for T {}
@@ -59,15 +92,21 @@ pub(super) fn impersonate(
     asking: &User,
     wanted: &User,
     access: &AccessRequest<'_>,
+    last: &LastModes,
     authorize: &impl Authorize,
 ) -> Result<User, ApiError> {
     let modes =
         [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy];
+    let last_one = last.get(asking);
+    let others = modes.into_iter().filter(|it| Some(*it) != last_one);
     let mut first = None;
-    for mode in modes.into_iter().filter(|it| it.applies(asking, wanted)) {
+    for mode in last_one.into_iter().chain(others).filter(|it| it.applies(asking, wanted)) {
         let check = Check { mode, asking: &asking.name, authorize };
         match check.run(wanted, access) {
-            Ok(user) => return Ok(user),
+            Ok(user) => {
+                last.set(asking, mode);
+                return Ok(user);
+            }
             Err(refusal) => first = first.or(Some(refusal)),
         }
     }
@@ -293,7 +332,7 @@ mod tests {
             let asked = format!("{} {group}/{resource}{part} {name}", request.verb);
             Decision { allowed: permissions.contains(&asked.as_str()), reason: "".into() }
         };
-        let user = impersonate(&User::named("eve", &[]), wanted, &PODS, &authorize);
+        let user = impersonate(&User::named("eve", &[]), wanted, &PODS, &LastModes::default(), &authorize);
         user.map(|it| it.groups).map_err(|it| it.0.message.clone())
     }
 
@@ -312,6 +351,23 @@ mod tests {
             assert!(refusal.contains(missing), "{refusal}");
         }
         assert!(impersonated(&bob, &["impersonate /users bob"]).is_ok(), "the legacy mode");
+    }
+
+    #[test]
+    fn the_error_names_the_mode_that_worked_last() {
+        let last = LastModes::default();
+        let become_user = |name: &str, allowed: bool| {
+            let wanted = User { name: name.to_owned(), ..User::default() };
+            let authorize = |request: &AccessRequest<'_>| Decision {
+                allowed: allowed && request.verb == "impersonate",
+                reason: "".into(),
+            };
+            impersonate(&User::named("eve", &[]), &wanted, &PODS, &last, &authorize)
+        };
+        let refusal = |it: Result<User, ApiError>| it.unwrap_err().0.message.clone();
+        assert!(refusal(become_user("bob", false)).contains("cannot impersonate-on:user-info:list"));
+        assert!(become_user("bob", true).is_ok());
+        assert!(refusal(become_user("bob", false)).contains(r#"cannot impersonate resource "users""#));
     }
 
     #[test]
@@ -354,7 +410,7 @@ mod tests {
         };
         let become_node = |node: &str| {
             let wanted = User { name: format!("system:node:{node}"), ..User::default() };
-            impersonate(&account, &wanted, &PODS, &authorize).map(|it| it.groups)
+            impersonate(&account, &wanted, &PODS, &LastModes::default(), &authorize).map(|it| it.groups)
         };
         assert_eq!(become_node("n1").unwrap(), ["system:nodes", "system:authenticated"]);
         assert!(become_node("n2").is_err());

@@ -16,12 +16,15 @@ mod peer;
 mod impersonation_mode;
 mod impersonation;
 
+use std::sync::Arc;
+
 use dogwatch_core::Reason;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 pub(crate) use peer::PeerIdentity;
 
+use self::impersonation_mode::LastModes;
 use crate::ApiError;
 use crate::authorization::AccessRequest;
 use crate::cluster::Cluster;
@@ -46,9 +49,10 @@ pub enum Anonymous {
 }
 
 /// Identifies the user of a request. Holds no secrets: the cluster knows the valid tokens.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Authenticator {
     anonymous: Anonymous,
+    last_modes: Arc<LastModes>,
 }
 
 impl Authenticator {
@@ -101,7 +105,8 @@ impl Authenticator {
             return Ok(User::anonymous());
         }
         let user = self.identify(headers, peer, |token| cluster.tokens().user(token))?;
-        impersonation::impersonate(user, headers, access, |user, access| cluster.authorize(user, access))
+        let authorize = |user: &User, access: &AccessRequest<'_>| cluster.authorize(user, access);
+        impersonation::impersonate(user, headers, access, &self.last_modes, authorize)
     }
 
     fn identify(

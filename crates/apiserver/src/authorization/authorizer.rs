@@ -12,8 +12,9 @@ use super::MASTERS;
 use super::access_request::AccessRequest;
 use super::coverage::{Comparison, compare};
 use super::policy_rule::PolicyRule;
-use super::rbac_index::RbacIndex;
+use super::rbac_index::{MissingRole, RbacIndex};
 use crate::store::{CollectionName, Compacted, Cursor, Encoded, Store};
+use crate::strconv::quote;
 use crate::user::User;
 
 /// The reason of decisions without authorization. `kubectl auth can-i` does not print it next to a
@@ -100,14 +101,16 @@ impl Authorizer {
             return Decision { allowed: true, reason: "".into() };
         }
         self.look(store, |index| {
-            let (grants, errors) = index.grants(user, request.namespace());
+            let (grants, missing) = index.grants(user, request.namespace());
             match grants.iter().find(|it| it.rules.iter().any(|rule| rule.allows(request))) {
                 Some(grant) => {
                     let reason = format!("RBAC: allowed by {}", grant.describe());
                     Decision { allowed: true, reason: reason.into() }
                 }
-                None if errors.is_empty() => Decision { allowed: false, reason: "".into() },
-                None => Decision { allowed: false, reason: format!("RBAC: {}", joined(errors)).into() },
+                None if missing.is_empty() => Decision { allowed: false, reason: "".into() },
+                None => {
+                    Decision { allowed: false, reason: format!("RBAC: {}", found_by_lister(&missing)).into() }
+                }
             }
         })
     }
@@ -118,39 +121,36 @@ impl Authorizer {
             return RulesOfUser { rules: PolicyRule::everything().into(), error: String::new() };
         }
         self.look(store, |index| {
-            let (grants, errors) = index.grants(user, namespace);
+            let (grants, missing) = index.grants(user, namespace);
             let rules = grants.iter().flat_map(|it| it.rules).cloned().collect();
-            RulesOfUser { rules, error: joined(errors) }
+            RulesOfUser { rules, error: found_by_lister(&missing) }
         })
     }
 
-    /// Returns the rules of the role that a binding in a namespace refers to.
-    ///
-    /// # Errors
-    /// A message that there is no such role.
+    /// Returns the rules of the role that a binding in a namespace refers to, if it exists.
     pub(crate) fn role(
         &self,
         store: &Store,
         kind: &str,
         name: &str,
         namespace: Option<&str>,
-    ) -> Result<Arc<[PolicyRule]>, String> {
+    ) -> Option<Arc<[PolicyRule]>> {
         self.look(store, |index| index.role(kind, name, namespace).cloned())
     }
 
     /// Compares the rules that a user has in a namespace with those that the user wants to grant.
-    /// Returns the errors of the user's bindings as well.
+    /// Returns the names of the user's roles that do not exist as well.
     pub(crate) fn compare(
         &self,
         store: &Store,
         user: &User,
         namespace: &str,
         wanted: &[PolicyRule],
-    ) -> (Comparison, String) {
+    ) -> (Comparison, Vec<String>) {
         self.look(store, |index| {
-            let (grants, errors) = index.grants(user, namespace);
+            let (grants, missing) = index.grants(user, namespace);
             let held: Vec<&PolicyRule> = grants.iter().flat_map(|it| it.rules).collect();
-            (compare(&held, wanted), joined(errors))
+            (compare(&held, wanted), missing.iter().map(|it| it.name.to_owned()).collect())
         })
     }
 
@@ -220,10 +220,17 @@ pub(crate) fn is_master(user: &User) -> bool {
     user.groups.iter().any(|it| it == MASTERS)
 }
 
+/// Returns the error about missing roles of client-go's listers.
+fn found_by_lister(missing: &BTreeSet<MissingRole<'_>>) -> String {
+    let describe = |it: &MissingRole<'_>| {
+        format!("{}.rbac.authorization.k8s.io {} not found", it.kind.to_ascii_lowercase(), quote(it.name))
+    };
+    joined(&missing.iter().map(describe).collect::<Vec<_>>())
+}
+
 /// Joins errors as `NewAggregate` in k8s.io/apimachinery v0.36.4 pkg/util/errors/errors.go.
-fn joined(errors: BTreeSet<String>) -> String {
-    let errors = Vec::from_iter(errors);
-    match errors.as_slice() {
+pub(crate) fn joined(errors: &[String]) -> String {
+    match errors {
         [] => String::new(),
         [one] => one.clone(),
         all => format!("[{}]", all.join(", ")),
@@ -285,7 +292,14 @@ mod tests {
 
     #[test]
     fn several_errors_are_joined_in_brackets() {
-        let errors = |it: &[&str]| joined(it.iter().map(|&it| it.to_owned()).collect());
-        assert_eq!([errors(&[]), errors(&["a"]), errors(&["b", "a"])], ["", "a", "[a, b]"]);
+        let missing = |kinds: &[&'static str]| {
+            found_by_lister(&kinds.iter().map(|&kind| MissingRole { kind, name: "x" }).collect())
+        };
+        let (role, cluster_role) = (
+            r#"role.rbac.authorization.k8s.io "x" not found"#,
+            r#"clusterrole.rbac.authorization.k8s.io "x" not found"#,
+        );
+        assert_eq!([missing(&[]), missing(&["Role"])], ["", role]);
+        assert_eq!(missing(&["Role", "ClusterRole"]), format!("[{cluster_role}, {role}]"));
     }
 }

@@ -19,7 +19,7 @@ mod authorizer;
 
 pub(crate) use access_request::{AccessRequest, AccessTarget};
 pub use authorizer::AuthorizationMode;
-pub(crate) use authorizer::{Authorizer, Decision, is_master};
+pub(crate) use authorizer::{Authorizer, Decision, is_master, joined};
 pub(crate) use coverage::Comparison;
 pub(crate) use policy_rule::{PolicyRule, quoted};
 

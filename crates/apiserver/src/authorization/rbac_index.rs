@@ -48,6 +48,13 @@ enum Identity {
     Group(String),
 }
 
+/// A role that a binding refers to and that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct MissingRole<'a> {
+    pub(super) kind: &'a str,
+    pub(super) name: &'a str,
+}
+
 /// The rules that a binding grants to a user.
 #[derive(Debug)]
 pub(super) struct Grant<'a> {
@@ -87,21 +94,17 @@ impl RbacIndex {
     }
 
     /// Returns what the bindings of a user grant in a namespace, or in the cluster if it is empty, and
-    /// the errors of bindings to roles that do not exist. A role that several bindings grant is
-    /// returned once.
-    pub(super) fn grants(&self, user: &User, namespace: &str) -> (Vec<Grant<'_>>, BTreeSet<String>) {
-        let (mut grants, mut errors, mut seen) = (Vec::new(), BTreeSet::new(), HashSet::new());
+    /// the roles of bindings that do not exist. A role that several bindings grant is returned once.
+    pub(super) fn grants(&self, user: &User, namespace: &str) -> (Vec<Grant<'_>>, BTreeSet<MissingRole<'_>>) {
+        let (mut grants, mut missing, mut seen) = (Vec::new(), BTreeSet::new(), HashSet::new());
         let namespace = Some(namespace).filter(|it| !it.is_empty());
         // Those of the cluster come first, as in kube-apiserver.
         for scope in [None].into_iter().chain(namespace.map(Some)) {
             for key in self.bindings_of(user, scope) {
                 let Some((key, binding)) = self.bindings.get_key_value(key) else { continue };
-                let role = match self.role(&binding.role_kind, &binding.role_name, scope) {
-                    Ok(role) => role,
-                    Err(error) => {
-                        errors.insert(error);
-                        continue;
-                    }
+                let Some(role) = self.role(&binding.role_kind, &binding.role_name, scope) else {
+                    missing.insert(MissingRole { kind: &binding.role_kind, name: &binding.role_name });
+                    continue;
                 };
                 let applies = |it: &&Subject| it.identity.is(user);
                 let Some(subject) = binding.subjects.iter().find(applies) else { continue };
@@ -110,7 +113,7 @@ impl RbacIndex {
                 }
             }
         }
-        (grants, errors)
+        (grants, missing)
     }
 
     /// Returns the bindings in a scope that name a user, in the order of their names.
@@ -121,26 +124,11 @@ impl RbacIndex {
         keys.flatten().collect()
     }
 
-    /// Returns the rules of the role that a binding in a namespace refers to.
-    ///
-    /// # Errors
-    /// A message that there is no such role.
-    pub(super) fn role(
-        &self,
-        kind: &str,
-        name: &str,
-        namespace: Option<&str>,
-    ) -> Result<&Arc<[PolicyRule]>, String> {
+    /// Returns the rules of the role that a binding in a namespace refers to, if it exists.
+    pub(super) fn role(&self, kind: &str, name: &str, namespace: Option<&str>) -> Option<&Arc<[PolicyRule]>> {
         let namespace = namespace.filter(|_| kind == "Role");
-        let found = ObjectKey::from_parts(namespace, name).ok().and_then(|key| self.roles.get(&key));
-        found.ok_or_else(|| role_not_found(kind, name))
+        ObjectKey::from_parts(namespace, name).ok().and_then(|key| self.roles.get(&key))
     }
-}
-
-/// Returns the message of client-go's listers.
-fn role_not_found(kind: &str, name: &str) -> String {
-    let resource = kind.to_ascii_lowercase();
-    format!("{resource}.rbac.authorization.k8s.io {} not found", quote(name))
 }
 
 impl Binding {
@@ -251,15 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_to_a_role_that_does_not_exist_is_an_error() {
+    fn a_role_that_does_not_exist_is_reported() {
         let mut index = index();
         index.set_role(&key(Some("a"), "writer"), None);
-        let (grants, errors) = index.grants(&User::named("eve", &[]), "a");
+        let (grants, missing) = index.grants(&User::named("eve", &[]), "a");
         assert!(grants.is_empty());
-        assert_eq!(
-            errors.into_iter().collect::<Vec<_>>(),
-            [r#"role.rbac.authorization.k8s.io "writer" not found"#]
-        );
+        assert_eq!(Vec::from_iter(missing), [MissingRole { kind: "Role", name: "writer" }]);
     }
 
     #[test]

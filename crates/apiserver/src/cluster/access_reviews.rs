@@ -117,7 +117,7 @@ fn problems(review: &Value, place: &ObjectRef<'_>, about_self: bool) -> Vec<Fiel
     match (resource, path) {
         (Some(_), Some(path)) => {
             let detail = "cannot be specified in combination with resourceAttributes";
-            problems.push(invalid("spec.nonResourceAttributes", path.to_string(), detail));
+            problems.push(invalid("spec.nonResourceAttributes", shown_path(path), detail));
         }
         (None, None) => {
             let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
@@ -150,10 +150,16 @@ fn problems(review: &Value, place: &ObjectRef<'_>, about_self: bool) -> Vec<Fiel
         }
         if let Some(path) = path {
             let detail = "disallowed on this kind of request";
-            problems.push(invalid("spec.nonResourceAttributes", path.to_string(), detail));
+            problems.push(invalid("spec.nonResourceAttributes", shown_path(path), detail));
         }
     }
     problems
+}
+
+/// Formats attributes of a path as kube-apiserver does, whose internal type has other names.
+fn shown_path(attributes: &Value) -> String {
+    let (path, verb) = (json!(text(attributes, "/path")), json!(text(attributes, "/verb")));
+    format!(r#"{{"Path":{path},"Verb":{verb}}}"#)
 }
 
 fn invalid(field: &str, value: impl std::fmt::Display, detail: &str) -> FieldError {

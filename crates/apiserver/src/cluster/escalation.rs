@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::write::Write;
 use crate::ApiError;
 use crate::authorization::{
-    AccessRequest, AccessTarget, AuthorizationMode, Comparison, PolicyRule, is_master, quoted,
+    AccessRequest, AccessTarget, AuthorizationMode, Comparison, PolicyRule, is_master, joined, quoted,
 };
 use crate::kinds::json_access::{items, text};
 use crate::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
@@ -74,22 +74,31 @@ impl Write<'_> {
         if self.may("bind", resource, name) {
             return Ok(());
         }
+        if name.is_empty() {
+            return Err(ApiError::bad_request("Name parameter required."));
+        }
+        if kind == "Role" && self.place.namespace.is_none() {
+            return Err(ApiError::bad_request("Namespace parameter required."));
+        }
         let role = self.cluster.authorizer.role(self.cluster.store(), kind, name, self.place.namespace);
-        self.check_rules(&role.map_err(|_| ApiError::not_found(GROUP, resource, name))?)
+        self.check_rules(&role.ok_or_else(|| self.role_not_found(name))?)
     }
 
     /// Rejects rules that the writer does not have in the namespace of the write.
     fn check_rules(&self, wanted: &[PolicyRule]) -> Result<(), ApiError> {
         let (user, namespace) = (&self.writer.user, self.place.namespace.unwrap_or_default());
-        let (found, errors) = self.cluster.authorizer.compare(self.cluster.store(), user, namespace, wanted);
+        let (found, missing_roles) =
+            self.cluster.authorizer.compare(self.cluster.store(), user, namespace, wanted);
         let missing = match found {
             Comparison::Covered => return Ok(()),
             Comparison::TooLarge => return Err(self.forbidden(TOO_LARGE)),
             Comparison::Missing(lines) => lines.join("\n"),
         };
         let (name, groups) = (quote(&user.name), quoted(&user.groups));
-        let errors = match errors.as_str() {
-            "" => String::new(),
+        let errors: Vec<String> =
+            missing_roles.iter().map(|it| self.role_not_found(it).0.message.clone()).collect();
+        let errors = match joined(&errors) {
+            errors if errors.is_empty() => errors,
             errors => format!("; resolution errors: [{errors}]"),
         };
         Err(self.forbidden(&format!(
@@ -106,7 +115,7 @@ impl Write<'_> {
     }
 
     /// Returns true if the write changes only what garbage collection changes: the owners and the
-    /// finalizers.
+    /// finalizers. As in kube-apiserver, an update that omits the version or the uid changes more.
     fn changes_only_ownership(&self) -> bool {
         let rest = |object: &Value| {
             let mut rest = object.clone();
@@ -117,7 +126,13 @@ impl Write<'_> {
             }
             rest
         };
-        self.base.is_some_and(|it| rest(it.object) == rest(&self.new))
+        self.is_complete && self.base.is_some_and(|it| rest(it.object) == rest(&self.new))
+    }
+
+    /// Returns the error about a role that does not exist. kube-apiserver names the resource of the
+    /// request in it.
+    fn role_not_found(&self, name: &str) -> ApiError {
+        ApiError::not_found(GROUP, &self.place.kind.def.plural, name)
     }
 
     fn forbidden(&self, why: &str) -> ApiError {

@@ -11,6 +11,7 @@ use super::service_addresses::{AddressClaim, ServiceAddresses};
 use super::write::Write;
 use crate::ApiError;
 use crate::authorization::{AccessRequest, AccessTarget, Decision};
+use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::text;
 
 /// The number of attempts to find a free generated name: `maxNameGenerationCreateAttempts` in
@@ -76,6 +77,7 @@ impl Write<'_> {
     /// The error of the first stage that rejects the new state.
     pub(super) async fn attempt(mut self) -> Result<Attempt, ApiError> {
         let base = self.base.ok_or_else(|| ApiError::internal("a change needs a stored object"))?;
+        self.compare_system_fields();
         keep_system_fields(base.object, &mut self.new);
         self.own().await;
         // For these subresources the webhooks have been called before, with the subresource instead
@@ -100,6 +102,13 @@ impl Write<'_> {
         self.commit_change(base).await
     }
 
+    /// Notes whether the client sent the system fields as they are stored.
+    pub(super) fn compare_system_fields(&mut self) {
+        let Some(base) = self.base else { return };
+        let sent = |field: &str| self.new["metadata"].get(field) == base.object["metadata"].get(field);
+        self.is_complete = ["resourceVersion", "uid", "creationTimestamp"].into_iter().all(sent);
+    }
+
     /// Rejects a creation by an update or an apply if the user may not create objects.
     fn check_creation(&self) -> Result<(), ApiError> {
         if !self.creates_on_update {
@@ -110,7 +119,11 @@ impl Write<'_> {
             group: &def.group,
             resource: &def.plural,
             subresource: "",
-            namespace: self.place.namespace.unwrap_or_default(),
+            // A namespace is in the one of its name.
+            namespace: match self.place.namespace {
+                None if self.place.kind.is(&NAMESPACE) => self.place.name,
+                namespace => namespace.unwrap_or_default(),
+            },
             name: self.place.name,
         };
         let request = AccessRequest { verb: "create".into(), target };

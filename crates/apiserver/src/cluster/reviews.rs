@@ -19,11 +19,16 @@ pub(super) fn answer(
     let kind = place.kind;
     let status = match kind.rules.review {
         Some(Review::User) => {
-            object["metadata"]["creationTimestamp"] = cluster.source.stamp().into();
+            object["metadata"] = json!({ "creationTimestamp": cluster.source.stamp() });
             json!({ "userInfo": writer.user.info() })
         }
         Some(Review::Token) => token_status(cluster.tokens(), &object)?,
-        Some(Review::Rules) => rules_status(cluster, &object, &writer.user)?,
+        Some(Review::Rules) => {
+            let status = rules_status(cluster, &object, &writer.user)?;
+            // The answer does not repeat the question.
+            (object["metadata"], object["spec"]) = (json!({}), json!({}));
+            status
+        }
         Some(Review::Access) => access_status(cluster, place, &object, None)?,
         Some(Review::OwnAccess) => access_status(cluster, place, &object, Some(&writer.user))?,
         None => return Err(ApiError::internal(format!("no handler for {}", kind.def.plural))),

@@ -61,6 +61,25 @@ impl Write<'_> {
     }
 }
 
+/// Returns what is wrong with the issued certificate of a request, if it has changed.
+pub(super) fn certificate_problem(new: &Value, old: &Value) -> Option<String> {
+    let encoded = text(new, "/status/certificate");
+    if encoded.is_empty() || encoded == text(old, "/status/certificate") {
+        return None;
+    }
+    let pem = STANDARD.decode(encoded).unwrap_or_default();
+    let blocks: Vec<Pem> = Pem::iter_from_buffer(&pem).filter_map(Result::ok).collect();
+    if blocks.is_empty() {
+        return Some("must contain at least one CERTIFICATE PEM block".to_owned());
+    }
+    blocks.iter().find_map(|block| {
+        if block.label != "CERTIFICATE" {
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {}", quote(&block.label)));
+        }
+        block.parse_x509().is_err().then(|| "x509: malformed certificate".to_owned())
+    })
+}
+
 /// Returns true for a request for a certificate that authenticates a member of `system:masters`.
 fn asks_for_masters(request: &Value) -> bool {
     if text(request, "/spec/signerName") != CLIENT_SIGNER {

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::token_key::TokenKey;
 use super::{Cluster, Source};
+use crate::authorization::quoted;
 use crate::kinds::json_access::{at, items, number, text};
 use crate::store::{Encoded, Store};
-use crate::strconv::quote;
 use crate::time;
 use crate::user::User;
 use crate::{ApiError, FieldError, FieldErrorKind};
@@ -129,7 +129,9 @@ impl Tokens<'_> {
         for (_, claim, collection) in BINDABLE {
             let bound = text(claims, &format!("/kubernetes.io/{claim}/uid"));
             let name = text(claims, &format!("/kubernetes.io/{claim}/name"));
-            if bound.is_empty() {
+            // The token of a pod names the node of the pod, and is not bound to it.
+            let is_of_pod = claim == "node" && !text(claims, "/kubernetes.io/pod/uid").is_empty();
+            if bound.is_empty() || is_of_pod {
                 continue;
             }
             let object = self
@@ -151,6 +153,13 @@ impl Tokens<'_> {
         user.uid = account.uid().to_owned();
         let credential = format!("JTI={}", text(claims, "/jti"));
         user.extra.insert("authentication.kubernetes.io/credential-id".to_owned(), vec![credential]);
+        for (claim, field) in [("pod", "name"), ("pod", "uid"), ("node", "name"), ("node", "uid")] {
+            let value = text(claims, &format!("/kubernetes.io/{claim}/{field}"));
+            if !value.is_empty() {
+                let key = format!("authentication.kubernetes.io/{claim}-{field}");
+                user.extra.insert(key, vec![value.to_owned()]);
+            }
+        }
         Ok(user)
     }
 
@@ -196,6 +205,17 @@ impl Tokens<'_> {
             return Err(ApiError::conflict("", plural, name, &why));
         }
         Ok(Some((*claim, object)))
+    }
+
+    /// Returns the claim about the node that a pod runs on. The node may not exist.
+    fn node_of(&self, pod: &Encoded) -> Option<Value> {
+        let pod = pod.to_value();
+        let name = Some(text(&pod, "/spec/nodeName")).filter(|it| !it.is_empty())?;
+        let mut claim = json!({ "name": name });
+        if let Some(node) = self.bindable("", "/nodes", name) {
+            claim["uid"] = node.uid().into();
+        }
+        Some(claim)
     }
 
     /// Returns true if the deletion timestamp of an object has passed by more than the leeway, so
@@ -267,6 +287,10 @@ impl Tokens<'_> {
         });
         if let Some((claim, object)) = &bound {
             claims["kubernetes.io"][claim] = json!({ "name": object.key().name(), "uid": object.uid() });
+            let node = Some(object).filter(|_| *claim == "pod").and_then(|it| self.node_of(it));
+            if let Some(node) = node {
+                claims["kubernetes.io"]["node"] = node;
+            }
         }
         let token = self.key.sign(&claims);
         let mut answer = request.clone();
@@ -286,11 +310,6 @@ impl Tokens<'_> {
 fn intersection<'a>(wanted: &[&'a str], meant_for: &[Value]) -> Vec<&'a str> {
     let meant_for: HashSet<&str> = meant_for.iter().filter_map(Value::as_str).collect();
     wanted.iter().copied().filter(|it| meant_for.contains(it)).collect()
-}
-
-/// Formats a list of strings as Go does.
-fn quoted(texts: &[&str]) -> String {
-    format!("[{}]", texts.iter().map(|it| quote(it)).collect::<Vec<_>>().join(" "))
 }
 
 /// Compares two secrets in a time that depends on their lengths alone.

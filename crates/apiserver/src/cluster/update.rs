@@ -52,9 +52,12 @@ impl Cluster {
                     made => return made,
                 }
             };
-            check_version(place, &wanted, &current, true)?;
             let old = self.conversion().show(place.kind, &current).await?;
-            let write = Write::change(self, place, (&current, &old), object.clone(), writer);
+            let mut write = Write::change(self, place, (&current, &old), object.clone(), writer);
+            // Also checked after the webhooks, which may change the object.
+            write.compare_system_fields();
+            write.refuse_escalation()?;
+            check_version(place, &wanted, &current, true)?;
             match write.attempt().await? {
                 Attempt::Done(written) => return Ok(written),
                 Attempt::Again => {}

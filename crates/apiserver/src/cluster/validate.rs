@@ -1,5 +1,6 @@
 //! The fifth stage of a write: rejects an object that breaks the rules of its kind.
 
+use super::signers::certificate_problem;
 use super::write::Write;
 use crate::custom;
 use crate::kinds::core::pod;
@@ -8,7 +9,7 @@ use crate::kinds::signing;
 use crate::kinds::validate;
 use crate::kinds::{DEFINITION, SIGNING_REQUEST};
 use crate::ownership;
-use crate::{ApiError, FieldErrors};
+use crate::{ApiError, FieldError, FieldErrorKind, FieldErrors};
 
 impl Write<'_> {
     /// Validates an object that is prepared.
@@ -73,6 +74,10 @@ impl Write<'_> {
                 let mut problems = validate::update_status(kind.rules, new, old);
                 if kind.is(&SIGNING_REQUEST) {
                     problems.append(signing::problems(new, old, false));
+                    problems.extend(certificate_problem(new, old).map(|why| {
+                        let shown = r#""<certificate data>""#;
+                        FieldError::with_value("status.certificate", FieldErrorKind::Invalid, shown, &why)
+                    }));
                 }
                 problems
             }

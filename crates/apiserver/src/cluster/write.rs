@@ -21,6 +21,8 @@ pub(super) struct Write<'a> {
     pub(super) new: Value,
     /// The warnings for the client so far.
     pub(super) warnings: Vec<String>,
+    /// True if the client sent the version, the uid and the creation time of the stored object.
+    pub(super) is_complete: bool,
     /// True for a creation by an update or an apply, which takes the permission to create as well.
     pub(super) creates_on_update: bool,
 }
@@ -51,7 +53,17 @@ impl<'a> Write<'a> {
         writer: &'a Writer,
     ) -> Self {
         let (owning, base, warnings) = (Owning::Track, None, Vec::new());
-        Self { cluster, place, writer, owning, base, new: object, warnings, creates_on_update: false }
+        Self {
+            cluster,
+            place,
+            writer,
+            owning,
+            base,
+            new: object,
+            warnings,
+            is_complete: false,
+            creates_on_update: false,
+        }
     }
 
     /// Returns the creation of an object by a request to update it.
@@ -74,7 +86,17 @@ impl<'a> Write<'a> {
         writer: &'a Writer,
     ) -> Self {
         let (owning, base) = (Owning::Track, Some(Base { stored, object: old }));
-        Self { cluster, place, writer, owning, base, new, warnings: Vec::new(), creates_on_update: false }
+        Self {
+            cluster,
+            place,
+            writer,
+            owning,
+            base,
+            new,
+            warnings: Vec::new(),
+            is_complete: false,
+            creates_on_update: false,
+        }
     }
 
     /// Sets the way in which `managedFields` are updated. Defaults to [`Owning::Track`].

@@ -154,8 +154,8 @@ impl Service {
     }
 
     /// Serves the issuer of service account tokens and its keys, for verifiers outside the cluster.
-    pub(super) fn issuer(&self, parts: &Parts) -> Option<Result<Answer, ApiError>> {
-        let (content_type, text) = match parts.uri.path() {
+    pub(super) fn issuer(&self, path: &str, parts: &Parts) -> Option<Result<Answer, ApiError>> {
+        let (content_type, text) = match path {
             "/.well-known/openid-configuration" => {
                 let host = parts.uri.authority().map(Authority::as_str);
                 let host = host.or_else(|| parts.headers.get(HOST)?.to_str().ok()).unwrap_or("localhost");

@@ -1,9 +1,11 @@
 //! The entry point: one request, one response.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::Instant;
 
@@ -13,7 +15,7 @@ use super::body::{Cut, ResponseBody};
 use super::connection_info::ConnectionInfo;
 use super::list::ListError;
 use super::negotiated::Negotiated;
-use super::parsed_request::{ParsedRequest, RoutingError};
+use super::parsed_request::{ParsedRequest, RoutingError, not_found};
 use super::query::Query;
 use super::service::{Exchange, Service};
 use super::web_guard;
@@ -21,12 +23,13 @@ use super::write::PatchForm;
 use super::write_options::manager_of_agent;
 use crate::ApiError;
 use crate::auth::PeerIdentity;
-use crate::authorization::{AccessRequest, Decision};
-use crate::cluster::KubeletRequest;
+use crate::authorization::{AccessRequest, AccessTarget, Decision};
+use crate::cluster::{KubeletRequest, ObjectRef};
 use crate::faults::{self, Act, Call};
+use crate::kinds::POD;
 use crate::log::Record;
 use crate::panics::{caught, caught_in};
-use crate::request::{Route, Verb};
+use crate::request::{Route, Verb, decode_path};
 use crate::user::User;
 
 /// The log target of requests, one event each, so that they can be enabled separately.
@@ -77,13 +80,16 @@ impl Service {
             verb: parts.method.as_str().to_ascii_lowercase(),
             parsed: Some(Err(RoutingError::Refused(panicked(panic)))),
         });
-        let access = Access::of(&routed.route, &parts.method, &query);
-        let access = access.request(&routed.route, parts.uri.path());
+        let attributes = Access::of(parts.uri.path(), &parts.method, &query);
+        let access = attributes.request();
         let authenticate = || {
-            let path = parts.uri.path();
-            self.guard(&parts, peer).and_then(|()| {
-                self.authenticator.authenticate(path, &access, &parts.headers, peer, &self.cluster)
-            })
+            self.guard(&parts, peer)?;
+            if !attributes.is_of(&routed.route) {
+                // Tests do not find such a path. It would be authorized as another than is served.
+                return Err(not_found());
+            }
+            let path = decode_path(parts.uri.path());
+            self.authenticator.authenticate(&path, &access, &parts.headers, peer, &self.cluster)
         };
         let user = caught_in(authenticate).unwrap_or_else(|panic| Err(panicked(panic)));
         let decision = user.as_ref().ok().map(|it| self.cluster.authorize(it, &access));
@@ -96,7 +102,7 @@ impl Service {
                 Ok(answered) => answered,
                 Err(panic) => Ok(self.refuse(&panicked(panic), None, &parts.headers, &query)),
             },
-            Err(refusal) => Ok(self.refuse(&refusal, None, &parts.headers, &query)),
+            Err(refusal) => Ok(self.refuse_access(&refusal, &parts.headers, &query)),
         };
         let asked = Asked {
             routed: &routed,
@@ -148,7 +154,7 @@ impl Service {
         user: &User,
         body: B,
     ) -> Result<Answer, Cut> {
-        if parts.uri.path().starts_with(faults::PREFIX) {
+        if decode_path(parts.uri.path()).starts_with(faults::PREFIX) {
             return Ok(self.serve_fault_admin(parts, query, body).await);
         }
         let (delay, act) = self.faults.decide(&routed.call(&user.name));
@@ -202,11 +208,11 @@ impl Service {
     }
 
     fn other(&self, parts: &Parts, query: &Query) -> Result<Answer, RoutingError> {
-        let path = parts.uri.path();
+        let path = &*decode_path(parts.uri.path());
         if let Some(answer) = self.health(path, query).or_else(|| self.openapi(path, &parts.headers, query)) {
             return Ok(answer);
         }
-        if let Some(answered) = self.issuer(parts) {
+        if let Some(answered) = self.issuer(path, parts) {
             return answered.map_err(RoutingError::Refused);
         }
         match path {
@@ -246,6 +252,7 @@ impl Service {
         let headers = &parts.headers;
         if parsed.connects() {
             let place = parsed.place();
+            self.check_connection(&place, user)?;
             let request = KubeletRequest::of(&self.cluster, &place);
             return Err(request.refuse_connection(query.get("container")).into());
         }
@@ -266,6 +273,36 @@ impl Service {
             (Verb::DeleteCollection, _) => self.delete_collection(parsed, &exchange, body).await?,
             _ => self.update(parsed, &exchange, body).await?,
         })
+    }
+
+    /// Rejects a connection to a pod by a user who may not create one, whatever the method of the
+    /// request: browsers can open a WebSocket only with GET.
+    fn check_connection(&self, place: &ObjectRef<'_>, user: &User) -> Result<(), ApiError> {
+        if !place.kind.is(&POD) || !matches!(place.part, "exec" | "attach" | "portforward") {
+            return Ok(());
+        }
+        let target = AccessTarget::Resource {
+            group: "",
+            resource: "pods",
+            subresource: place.part,
+            namespace: place.namespace.unwrap_or_default(),
+            name: place.name,
+        };
+        let request = AccessRequest { verb: "create".into(), target };
+        match self.cluster.authorize(user, &request) {
+            Decision { allowed: true, .. } => Ok(()),
+            Decision { reason, .. } => Err(ApiError::forbidden("", "pods", place.name, &reason)),
+        }
+    }
+
+    /// Builds the response to a user who is unknown or may not do what is requested.
+    fn refuse_access(&self, refusal: &ApiError, headers: &HeaderMap, query: &Query) -> Answer {
+        let mut answer = self.refuse(refusal, None, headers, query);
+        if answer.status() != StatusCode::UNAUTHORIZED {
+            let nosniff = HeaderValue::from_static("nosniff");
+            answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
+        }
+        answer
     }
 
     /// Serves the fault-injection API, if it is enabled.

@@ -47,7 +47,7 @@ fn headers(token: Option<&str>, others: &[(&'static str, &str)]) -> HeaderMap {
 
 /// Authenticates a request to read a path.
 fn authenticated(
-    authenticator: Authenticator,
+    authenticator: &Authenticator,
     path: &str,
     headers: &HeaderMap,
     peer: Option<&PeerIdentity>,
@@ -76,7 +76,7 @@ async fn every_kind_of_credential_authenticates_its_user() {
         (None, Some(&peer), Ok("jane")),
         (Some("hunter2"), Some(&peer), Ok("jane")),
     ] {
-        let found = authenticated(authenticator, "/api", &headers(token, &[]), peer, &cluster);
+        let found = authenticated(&authenticator, "/api", &headers(token, &[]), peer, &cluster);
         assert_eq!(outcome(found), expected.map(str::to_owned), "{token:?} {peer:?}");
     }
 }
@@ -101,7 +101,7 @@ async fn a_token_for_another_audience_does_not_log_in() {
         (&["vault"][..], Err(401)),
     ] {
         let token = token_for(&cluster, audiences).await;
-        let found = authenticated(Authenticator::new(), "/api", &headers(Some(&token), &[]), None, &cluster);
+        let found = authenticated(&Authenticator::new(), "/api", &headers(Some(&token), &[]), None, &cluster);
         assert_eq!(outcome(found), expected.map(str::to_owned), "{audiences:?}");
     }
 }
@@ -164,7 +164,7 @@ async fn a_token_is_invalid_after_its_account_is_deleted() {
     let kind = cluster.catalog().kind("", "v1", "serviceaccounts").unwrap();
     let place = ObjectRef { kind: &kind, namespace: Some("default"), name: "builder", part: "" };
     cluster.delete(&place, &Default::default(), &Writer::server("test")).await.unwrap();
-    let found = authenticated(Authenticator::new(), "/api", &headers(Some(&token), &[]), None, &cluster);
+    let found = authenticated(&Authenticator::new(), "/api", &headers(Some(&token), &[]), None, &cluster);
     assert_eq!(outcome(found), Err(401));
 }
 
@@ -182,7 +182,7 @@ async fn probes_need_no_credentials_but_reject_wrong_ones() {
         (Anonymous::Admin, "/api", Some("wrong"), Err(401)),
     ] {
         let authenticator = Authenticator::new().anonymous(anonymous);
-        let found = authenticated(authenticator, path, &headers(token, &[]), None, &cluster);
+        let found = authenticated(&authenticator, path, &headers(token, &[]), None, &cluster);
         assert_eq!(outcome(found), expected.map(str::to_owned), "{anonymous:?} {path} {token:?}");
     }
 }
@@ -192,7 +192,7 @@ async fn with_authorization_impersonation_takes_a_permission() {
     let cluster = cluster().await.with_authorization(AuthorizationMode::Rbac);
     let as_bob = [("impersonate-user", "bob"), ("impersonate-group", "builders")];
     let act =
-        |token| authenticated(Authenticator::new(), "/api", &headers(Some(token), &as_bob), None, &cluster);
+        |token| authenticated(&Authenticator::new(), "/api", &headers(Some(token), &as_bob), None, &cluster);
     let bob = act("open-sesame").unwrap();
     assert_eq!(
         (bob.name.as_str(), bob.groups),

@@ -7,6 +7,7 @@ mod raw_http;
 
 mod admission;
 mod auth;
+mod authorization;
 mod cluster;
 mod controllers;
 mod early_responses;

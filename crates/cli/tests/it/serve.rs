@@ -161,6 +161,26 @@ fn signals_stop_it_in_order() {
     }
 }
 
+#[test]
+fn with_rbac_a_request_takes_a_permission() {
+    let home = tempfile::tempdir().unwrap();
+    let served = Served::start(home.path(), &["--token", "hunter2", "--authorization-mode", "RBAC"]);
+    for (path, header, expected) in [
+        ("/api/v1/pods", "Authorization: Bearer hunter2\r\n", "HTTP/1.1 200 OK"),
+        (
+            "/api/v1/pods",
+            "Authorization: Bearer hunter2\r\nImpersonate-User: bob\r\n",
+            "HTTP/1.1 403 Forbidden",
+        ),
+        ("/api", "Authorization: Bearer hunter2\r\nImpersonate-User: bob\r\n", "HTTP/1.1 200 OK"),
+        ("/api", "", "HTTP/1.1 403 Forbidden"),
+        ("/readyz", "", "HTTP/1.1 200 OK"),
+        ("/readyz", "Authorization: Bearer wrong\r\n", "HTTP/1.1 401 Unauthorized"),
+    ] {
+        assert_eq!(served.get(path, header), expected, "{path} {header}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn the_kubeconfig_is_private_and_leads_to_the_server() {

@@ -1,0 +1,200 @@
+//! Servers that enforce roles. What each request may do is in the scenarios `rbac-*` of
+//! `conformance/`, which were recorded from kube-apiserver.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tower::ServiceExt;
+
+use crate::tests::test_cluster::TestCluster;
+use crate::{ApiServer, AuthorizationMode, Controllers, User};
+
+/// Longer than anything that completes at all.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+async fn server() -> ApiServer {
+    ApiServer::builder()
+        .in_process()
+        .authorization(AuthorizationMode::Rbac)
+        .token("admin")
+        .token_of("bob", User::named("bob", &["devs"]))
+        .start()
+        .await
+        .unwrap()
+}
+
+/// Sends a request with a token, or without one if it is empty. Returns the status code and the body.
+async fn send(server: &ApiServer, token: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
+    let mut request = http::Request::builder().method(method).uri(format!("http://localhost{path}"));
+    if !token.is_empty() {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let bytes = if body.is_null() { String::new() } else { body.to_string() };
+    let request = request.header("content-type", "application/json").body(bytes).unwrap();
+    let response = timeout(TIMEOUT, server.service().oneshot(request)).await.unwrap().unwrap();
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (code, serde_json::from_slice(&bytes).unwrap_or_default())
+}
+
+async fn get(server: &ApiServer, token: &str, path: &str) -> u16 {
+    send(server, token, Method::GET, path, Value::Null).await.0
+}
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// Gives a ClusterRole to the group `devs`.
+async fn bind(server: &ApiServer, role: &str) {
+    let binding = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": { "name": role }, "roleRef": { "kind": "ClusterRole", "name": role },
+        "subjects": [{ "kind": "Group", "name": "devs" }] });
+    let path = format!("{RBAC}/clusterrolebindings");
+    assert_eq!(send(server, "admin", Method::POST, &path, binding).await.0, 201);
+}
+
+#[tokio::test]
+async fn a_user_may_do_what_a_binding_permits_from_the_next_request_on() {
+    let server = server().await;
+    assert_eq!(get(&server, "bob", "/api/v1/pods").await, 403);
+    bind(&server, "view").await;
+    assert_eq!(get(&server, "bob", "/api/v1/pods").await, 200);
+    assert_eq!(get(&server, "bob", "/api/v1/secrets").await, 403);
+    let path = format!("{RBAC}/clusterrolebindings/view");
+    assert_eq!(send(&server, "admin", Method::DELETE, &path, Value::Null).await.0, 200);
+    assert_eq!(get(&server, "bob", "/api/v1/pods").await, 403);
+}
+
+#[tokio::test]
+async fn a_request_without_credentials_is_one_of_system_anonymous() {
+    let server = server().await;
+    for (token, path, expected) in [
+        ("", "/readyz", 200),
+        ("", "/version", 200),
+        ("", "/api", 403),
+        ("", "/metrics", 403),
+        ("wrong", "/readyz", 401),
+        ("bob", "/api", 200),
+        ("bob", "/metrics", 403),
+        ("admin", "/metrics", 200),
+    ] {
+        assert_eq!(get(&server, token, path).await, expected, "{token:?} {path}");
+    }
+}
+
+#[tokio::test]
+async fn the_request_log_has_the_decision_and_its_reason() {
+    let server = server().await;
+    bind(&server, "view").await;
+    for (token, path) in [("bob", "/api/v1/pods"), ("bob", "/api/v1/secrets"), ("wrong", "/api/v1/nodes")] {
+        get(&server, token, path).await;
+    }
+    let logged = server.requests();
+    let of = |resource: &str| {
+        let found = logged.clone().verb("list").resource(resource);
+        found.last().map(|it| (it.decision.clone(), it.reason.clone())).unwrap()
+    };
+    let reason = r#"RBAC: allowed by ClusterRoleBinding "view" of ClusterRole "view" to Group "devs""#;
+    assert_eq!(of("pods"), ("allow".to_owned(), reason.to_owned()));
+    assert_eq!(of("secrets"), ("forbid".to_owned(), String::new()));
+    assert_eq!(of("nodes"), (String::new(), String::new()));
+    assert_eq!(logged.forbidden().count(), 1);
+}
+
+#[tokio::test]
+async fn a_fork_enforces_its_own_roles() {
+    let server = server().await;
+    bind(&server, "view").await;
+    let fork = server.fork().await.unwrap();
+    let path = format!("{RBAC}/clusterrolebindings/view");
+    assert_eq!(send(&fork, "admin", Method::DELETE, &path, Value::Null).await.0, 200);
+    assert_eq!(get(&fork, "bob", "/api/v1/pods").await, 403);
+    assert_eq!(get(&server, "bob", "/api/v1/pods").await, 200);
+}
+
+#[tokio::test]
+async fn components_need_no_roles() {
+    let server = server().await;
+    let request = http::Request::get("http://localhost/api/v1/secrets").body(String::new()).unwrap();
+    let response = server.component_service("garbage-collector").oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_roles_of_kubernetes_exist_from_the_start() {
+    let server = server().await;
+    for (path, expected) in [
+        (format!("{RBAC}/clusterroles"), 69),
+        (format!("{RBAC}/clusterrolebindings"), 50),
+        (format!("{RBAC}/roles"), 7),
+        (format!("{RBAC}/rolebindings"), 7),
+    ] {
+        let (code, list) = send(&server, "admin", Method::GET, &path, Value::Null).await;
+        assert_eq!((code, list["items"].as_array().unwrap().len()), (200, expected), "{path}");
+    }
+    let mut rules = Vec::new();
+    for name in ["view", "edit", "admin"] {
+        let path = format!("{RBAC}/clusterroles/{name}");
+        let (_, role) = send(&server, "admin", Method::GET, &path, Value::Null).await;
+        rules.push(role["rules"].as_array().map(Vec::len).unwrap());
+    }
+    assert!(rules[0] > 0 && rules[0] < rules[1] && rules[1] < rules[2], "{rules:?}");
+}
+
+#[tokio::test]
+async fn rules_with_billions_of_permissions_are_rejected_quickly() {
+    let server = server().await;
+    // Not all verbs: one of them is `escalate`.
+    let creator = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": "roles" },
+        "rules": [{ "verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"] }] });
+    assert_eq!(send(&server, "admin", Method::POST, &format!("{RBAC}/clusterroles"), creator).await.0, 201);
+    bind(&server, "roles").await;
+    let many: Vec<String> = (0..10_000).map(|it| format!("r{it}")).collect();
+    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": { "name": "large" },
+        "rules": [{ "verbs": many, "apiGroups": many, "resources": many, "resourceNames": many }] });
+    let path = format!("{RBAC}/namespaces/default/roles");
+    let (code, refusal) = send(&server, "bob", Method::POST, &path, role).await;
+    assert_eq!(code, 403, "{refusal}");
+    assert!(refusal["message"].as_str().unwrap().contains("too many combinations"), "{refusal}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_aggregated_role_follows_the_roles_that_it_selects() {
+    let it = TestCluster::with(Controllers::default()).await;
+    const ROLES: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
+    let role = |name: &str, more: Value| {
+        let mut role = json!({ "apiVersion": ROLES.0, "kind": ROLES.1, "metadata": { "name": name } });
+        role.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        role
+    };
+    let rule = |verb: &str| json!([{ "verbs": [verb], "apiGroups": [""], "resources": ["pods"] }]);
+    let labelled = |name: &str, verb: &str| {
+        let mut part = role(name, json!({ "rules": rule(verb) }));
+        part["metadata"]["labels"] = json!({ "part-of": "all" });
+        part
+    };
+    it.add(role(
+        "all",
+        json!({ "aggregationRule": { "clusterRoleSelectors": [{ "matchLabels": { "part-of": "all" } }] } }),
+    ))
+    .await;
+    it.add(labelled("a", "get")).await;
+    it.add(labelled("b", "list")).await;
+    it.add(labelled("c", "get")).await;
+    it.add(role("other", json!({ "rules": rule("delete") }))).await;
+    let verbs = |roles: &[Value]| {
+        let all = roles.iter().find(|it| it["metadata"]["name"] == "all").unwrap();
+        let rules = all["rules"].as_array().cloned().unwrap_or_default();
+        rules.iter().map(|it| it["verbs"][0].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    it.until(ROLES, |roles| verbs(roles) == ["get", "list"]).await;
+    it.change(ROLES, "a", "", |it| it["metadata"]["labels"] = json!({})).await;
+    it.until(ROLES, |roles| verbs(roles) == ["list", "get"]).await;
+    it.delete(ROLES, "b", None).await;
+    it.delete(ROLES, "c", None).await;
+    it.until(ROLES, |roles| verbs(roles).is_empty()).await;
+}
