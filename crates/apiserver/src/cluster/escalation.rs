@@ -41,6 +41,23 @@ impl Write<'_> {
         }
     }
 
+    /// Rejects a change like [`Self::refuse_escalation`], before the webhooks may change it further.
+    /// kube-apiserver checks this before the version.
+    ///
+    /// # Errors
+    /// As [`Self::refuse_escalation`].
+    pub(super) fn refuse_escalation_as_sent(&mut self) -> Result<(), ApiError> {
+        self.compare_system_fields();
+        self.refuse_escalation()
+    }
+
+    /// Notes whether the client sent the system fields as they are stored.
+    pub(super) fn compare_system_fields(&mut self) {
+        let Some(base) = self.base else { return };
+        let sent = |field: &str| self.new["metadata"].get(field) == base.object["metadata"].get(field);
+        self.is_complete = ["resourceVersion", "uid", "creationTimestamp"].into_iter().all(sent);
+    }
+
     fn check_role(&self) -> Result<(), ApiError> {
         let (kind, name) = (self.place.kind, self.place.name);
         if self.may("escalate", &kind.def.plural, name) || self.changes_only_ownership() {

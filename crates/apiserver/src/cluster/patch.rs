@@ -65,8 +65,11 @@ impl Cluster {
             }
             let warnings = settle_patched(place, &patch, &mut new, writer)?;
             check_patched(place, &new)?;
-            check_version(place, text(&new, "/metadata/resourceVersion"), &current, false)?;
-            match Write::change(self, place, (&current, &old), new, writer).attempt().await? {
+            let version = text(&new, "/metadata/resourceVersion").to_owned();
+            let mut write = Write::change(self, place, (&current, &old), new, writer);
+            write.refuse_escalation_as_sent()?;
+            check_version(place, &version, &current, false)?;
+            match write.attempt().await? {
                 Attempt::Done(mut written) => {
                     written.warnings.splice(0..0, warnings);
                     return Ok(written);
@@ -143,8 +146,10 @@ impl Cluster {
                 }
             };
             check_patched(place, &new)?;
-            check_version(place, text(&new, "/metadata/resourceVersion"), &current, false)?;
-            let write = Write::change(self, place, (&current, &old), new, writer).owning(Owning::Settled);
+            let version = text(&new, "/metadata/resourceVersion").to_owned();
+            let mut write = Write::change(self, place, (&current, &old), new, writer).owning(Owning::Settled);
+            write.refuse_escalation_as_sent()?;
+            check_version(place, &version, &current, false)?;
             match write.attempt().await? {
                 Attempt::Done(written) => return Ok(with_warnings(written)),
                 Attempt::Again => {}

@@ -102,13 +102,6 @@ impl Write<'_> {
         self.commit_change(base).await
     }
 
-    /// Notes whether the client sent the system fields as they are stored.
-    pub(super) fn compare_system_fields(&mut self) {
-        let Some(base) = self.base else { return };
-        let sent = |field: &str| self.new["metadata"].get(field) == base.object["metadata"].get(field);
-        self.is_complete = ["resourceVersion", "uid", "creationTimestamp"].into_iter().all(sent);
-    }
-
     /// Rejects a creation by an update or an apply if the user may not create objects.
     fn check_creation(&self) -> Result<(), ApiError> {
         if !self.creates_on_update {

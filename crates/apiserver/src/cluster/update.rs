@@ -54,9 +54,7 @@ impl Cluster {
             };
             let old = self.conversion().show(place.kind, &current).await?;
             let mut write = Write::change(self, place, (&current, &old), object.clone(), writer);
-            // Also checked after the webhooks, which may change the object.
-            write.compare_system_fields();
-            write.refuse_escalation()?;
+            write.refuse_escalation_as_sent()?;
             check_version(place, &wanted, &current, true)?;
             match write.attempt().await? {
                 Attempt::Done(written) => return Ok(written),

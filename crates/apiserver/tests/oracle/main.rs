@@ -290,7 +290,6 @@ scenarios! {
     rbac_list_pages,
     rbac_missing_role,
     rbac_nonresource_urls,
-    rbac_policy_params,
     rbac_resource_names,
     rbac_resource_names_watch,
     rbac_review_invalid,
