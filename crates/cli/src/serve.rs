@@ -105,7 +105,7 @@ pub(crate) struct Options {
     /// Read the administrator's bearer token from this file; surrounding whitespace is ignored.
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
-    /// How to decide what users may do. RBAC: what roles and bindings permit, as in Kubernetes; the
+    /// Select how the server decides what users may do. RBAC: what roles and bindings permit; the
     /// administrator may do everything. AlwaysAllow: everything.
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true, default_value_t = Authorization::AlwaysAllow)]
     authorization_mode: Authorization,

@@ -1,11 +1,11 @@
-//! What a user wants to do, in the terms that roles use.
+//! A request for a permission: an action of a user, in the terms that roles use.
 
 use std::borrow::Cow;
 
 use crate::ApiError;
 use crate::strconv::quote;
 
-/// What a user wants to do, in the terms that roles use.
+/// A request for a permission: an action of a user, in the terms that roles use.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessRequest<'a> {
     /// The verb of the API; the method in lower case for a path.

@@ -110,11 +110,15 @@ fn is_any(resource: &str, part: &str) -> bool {
     resource.strip_prefix("*/").is_some_and(|it| it == part)
 }
 
+/// A group, a resource of it, and the name of an object.
+type ResourceOfRule<'a> = (&'a str, &'a str, Option<&'a str>);
+
 /// The permissions that a user does not have. Those that differ only in the verb are one rule, as by
 /// `CompactRules` in k8s.io/kubernetes v1.36.4 pkg/registry/rbac/validation/policy_compact.go.
 #[derive(Debug, Default)]
 struct Missing<'a> {
-    resources: BTreeMap<(&'a str, &'a str, Option<&'a str>), Vec<Box<str>>>,
+    /// The verbs by group, resource and name.
+    resources: BTreeMap<ResourceOfRule<'a>, Vec<Box<str>>>,
     paths: BTreeSet<(&'a str, &'a str)>,
 }
 

@@ -143,7 +143,7 @@ impl Binding {
 }
 
 impl Subject {
-    /// Reads a subject of a binding in a namespace. Returns `None` for a subject that names nobody.
+    /// Reads a subject of a binding in a namespace. Returns `None` for a subject that names no user.
     fn of(subject: &Value, namespace: Option<&str>) -> Option<Self> {
         let (kind, name) = (text(subject, "/kind"), text(subject, "/name"));
         let plain = |identity| Self { identity, description: format!("{kind} {}", quote(name)) };

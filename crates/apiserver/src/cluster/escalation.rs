@@ -1,4 +1,4 @@
-//! The stage of a write that rejects escalation: nobody can grant permissions that they do not have.
+//! The stage of a write that rejects escalation: users cannot grant permissions that they do not have.
 //!
 //! A role may contain only rules that its writer has, unless the writer has the verb `escalate` on it.
 //! A binding may refer only to a role whose rules its writer has, unless the writer has the verb `bind`

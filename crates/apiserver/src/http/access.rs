@@ -1,4 +1,4 @@
-//! What a request asks for, in the terms of authorization.
+//! The permission that a request takes.
 //!
 //! The attributes are those of k8s.io/apiserver v0.36.4 pkg/endpoints/request/requestinfo.go. They do
 //! not depend on the kinds that are served: a user who may not read a resource does not learn whether
