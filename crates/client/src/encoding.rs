@@ -1,12 +1,17 @@
 //! The encodings of objects in responses.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+
+use dogwatch_wire::{Fields, UndecodableItem};
 
 /// The media type of protobuf in Kubernetes.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The encoding that a handle prefers for responses.
+/// The encoding that a handle prefers for lists and watches.
 ///
 /// ```
 /// use dogwatch_client::{Api, Encoding};
@@ -14,8 +19,9 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 ///
 /// # let url = "http://localhost".parse()?;
 /// # let client = dogwatch_client::Client::new(dogwatch_client::Config::new(url))?;
-/// let pods = Api::<Pod>::all(client).with_encoding(Encoding::Protobuf);
+/// let pods = Api::<Pod>::all(client);
 /// assert_eq!(pods.encoding(), Encoding::Protobuf);
+/// assert_eq!(pods.with_encoding(Encoding::Json).encoding(), Encoding::Json);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +42,65 @@ impl Encoding {
             Some(media) if media.trim().eq_ignore_ascii_case(PROTOBUF) => Self::Protobuf,
             _ => Self::Json,
         }
+    }
+}
+
+/// The encoding that a handle requests. Clones share the discovery that objects of the collection
+/// have fields that are unknown in protobuf, after which all of them request JSON.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestedEncoding {
+    preferred: Encoding,
+    has_unknown_fields: Arc<AtomicBool>,
+}
+
+impl RequestedEncoding {
+    pub(crate) fn new(preferred: Encoding) -> Self {
+        Self { preferred, has_unknown_fields: Arc::default() }
+    }
+
+    /// Returns the encoding that the user of the handle prefers.
+    pub(crate) fn preferred(&self) -> Encoding {
+        self.preferred
+    }
+
+    /// Returns the encoding to request next.
+    pub(crate) fn current(&self) -> Encoding {
+        if self.has_unknown_fields.load(Ordering::Relaxed) { Encoding::Json } else { self.preferred }
+    }
+
+    /// Requests JSON from now on: an object has a field that is unknown in protobuf, because the server
+    /// is newer. It would be lost.
+    pub(crate) fn found_unknown_field(&self, bad: &UndecodableItem) {
+        if !self.has_unknown_fields.swap(true, Ordering::Relaxed) {
+            tracing::info!(problem = %bad, "requesting JSON instead of protobuf from now on");
+        }
+    }
+}
+
+/// The `Accept` headers of a request, by encoding, and which of them to send.
+#[derive(Clone, Debug)]
+pub(crate) struct Accept {
+    pub(crate) json: &'static str,
+    pub(crate) protobuf: &'static str,
+    pub(crate) encoding: RequestedEncoding,
+}
+
+impl Accept {
+    /// Returns the encoding to request, and its header.
+    pub(crate) fn current(&self) -> (Encoding, &'static str) {
+        match self.encoding.current() {
+            Encoding::Json => (Encoding::Json, self.json),
+            Encoding::Protobuf => (Encoding::Protobuf, self.protobuf),
+        }
+    }
+}
+
+/// Returns the fields to decode in the response to a request for an encoding. If JSON was requested
+/// and the server sends protobuf all the same, there is no better way to get unknown fields.
+pub(crate) fn fields_to_decode(fields: Fields, requested: Encoding) -> Fields {
+    match requested {
+        Encoding::Json => fields,
+        Encoding::Protobuf => fields.reject_unknown(),
     }
 }
 

@@ -27,7 +27,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::body::ResponseBody;
 use crate::client::{Client, Prepared};
-use crate::encoding::Encoding;
+use crate::encoding::{Accept, Encoding, fields_to_decode};
 use crate::error::Error;
 use crate::request::Request;
 
@@ -38,6 +38,7 @@ pub const DEFAULT_PAGE_SIZE: u32 = 500;
 #[derive(Clone, Debug)]
 pub(crate) struct ListSource {
     pub(crate) request: Request,
+    pub(crate) accept: Accept,
     pub(crate) fields: Fields,
     /// The kind of the items, which servers leave out of lists of built-in kinds.
     pub(crate) gvk: Gvk,
@@ -67,8 +68,8 @@ pub enum ListEvent<T> {
     Item(T),
     /// The next object could not be decoded. It exists on the server: do not treat it as deleted.
     Bad(UndecodableItem),
-    /// The continue token expired before the last page, and the list is read again from the start:
-    /// discard all earlier items.
+    /// The list is read again from the start: discard all earlier items. The continue token expired
+    /// before the last page, or an object has a field that is unknown in protobuf.
     Restarted,
     /// The list is complete: nothing follows.
     End {
@@ -122,6 +123,8 @@ pub struct ListStream<K> {
     /// The caller's parameters, to list again after a continue token expired.
     initial_params: ListParams,
     follow_pages: bool,
+    /// The encoding that was requested last.
+    requested: Encoding,
     /// True once a continue token was followed.
     paginated: bool,
     state: ListState<K>,
@@ -201,6 +204,7 @@ impl<K: DeserializeOwned> ListStream<K> {
             initial_params: params.clone(),
             params,
             follow_pages: true,
+            requested: Encoding::Json,
             paginated: false,
             state: ListState::Next,
             timeout: None,
@@ -227,8 +231,10 @@ impl<K: DeserializeOwned> ListStream<K> {
     }
 
     /// Builds the next request and waits for the client-side rate limit.
-    fn throttle(&self) -> BoxFuture<'static, Result<(Client, Prepared), Error>> {
-        let request = self.source.request.clone().checked_params(self.params.query());
+    fn throttle(&mut self) -> BoxFuture<'static, Result<(Client, Prepared), Error>> {
+        let (encoding, accept) = self.source.accept.current();
+        self.requested = encoding;
+        let request = self.source.request.clone().accept(accept).checked_params(self.params.query());
         Box::pin(async move {
             let (client, prepared) = request.prepare_list()?;
             client.throttle(&prepared).await;
@@ -264,15 +270,20 @@ impl<K: DeserializeOwned> ListStream<K> {
         if !expired || !self.paginated {
             return false;
         }
-        self.params = self.initial_params.clone();
+        self.restart();
         self.params.limit = None;
         self.params.continue_token = None;
-        self.paginated = false;
         self.follow_pages = false;
+        true
+    }
+
+    /// Reads the list again from the start.
+    fn restart(&mut self) {
+        self.params = self.initial_params.clone();
+        self.paginated = false;
         self.ready.clear();
         self.ready.push_back(ListEvent::Restarted);
         self.state = ListState::Next;
-        true
     }
 }
 
@@ -332,7 +343,8 @@ impl<K: DeserializeOwned> ListStream<K> {
                         Encoding::Json => ListDecoder::json(),
                         Encoding::Protobuf => ListDecoder::protobuf(),
                     };
-                    let decoder = Box::new(decoder.fields(self.source.fields));
+                    let decoder =
+                        Box::new(decoder.fields(fields_to_decode(self.source.fields, self.requested)));
                     self.state = ListState::Reading { response, received: 0, decoder };
                 }
                 Err(error) if self.restarts_after(&error) => {}
@@ -345,16 +357,23 @@ impl<K: DeserializeOwned> ListStream<K> {
                             *received += chunk.len();
                             let ready = &mut self.ready;
                             let (gvk, complete) = (&self.source.gvk, self.complete);
-                            let sink = |item| {
-                                ready.push_back(match item {
-                                    Ok(mut item) => {
-                                        complete(&mut item, gvk);
-                                        ListEvent::Item(item)
-                                    }
-                                    Err(bad) => ListEvent::Bad(bad),
-                                });
+                            let mut unknown = None;
+                            let sink = |item: Result<K, UndecodableItem>| match item {
+                                Ok(mut item) => {
+                                    complete(&mut item, gvk);
+                                    ready.push_back(ListEvent::Item(item));
+                                }
+                                Err(bad) if bad.is_unknown_field() => unknown = Some(bad),
+                                Err(bad) => ready.push_back(ListEvent::Bad(bad)),
                             };
-                            decoder.feed(&chunk, sink).map_err(|error| response.not_a_list(error))
+                            let fed = decoder.feed(&chunk, sink);
+                            let fed = fed.map_err(|error| response.not_a_list(error));
+                            if let Some(bad) = unknown {
+                                self.source.accept.encoding.found_unknown_field(&bad);
+                                self.restart();
+                                return Poll::Ready(());
+                            }
+                            fed
                         }
                         Err(_trailers) => Ok(()),
                     },

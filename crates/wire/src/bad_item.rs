@@ -7,6 +7,9 @@ use crate::event::EventKind;
 /// The start of the description of an object that is nested too deeply.
 pub(crate) const TOO_DEEP: &str = "nested deeper than";
 
+/// The start of the description of an object with an unknown field.
+pub(crate) const UNKNOWN_FIELD: &str = "unknown field";
+
 /// An object that could not be decoded: its identity, the position in it, and the reason.
 ///
 /// It is one item of a list or one event of a watch, and does not affect those before and after it.
@@ -32,6 +35,12 @@ impl UndecodableItem {
     /// Returns true if the object could not be decoded because it is nested too deeply.
     pub fn is_too_deep(&self) -> bool {
         self.reason.starts_with(TOO_DEEP)
+    }
+
+    /// Returns true if the object has a field in protobuf that this crate does not know: the server
+    /// is newer. In JSON it can be decoded.
+    pub fn is_unknown_field(&self) -> bool {
+        self.reason.starts_with(UNKNOWN_FIELD)
     }
 }
 

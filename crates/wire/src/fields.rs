@@ -8,6 +8,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fields {
     managed: bool,
+    known_only: bool,
 }
 
 impl Fields {
@@ -16,6 +17,20 @@ impl Fields {
     pub fn keep_managed_fields(mut self) -> Self {
         self.managed = true;
         self
+    }
+
+    /// Rejects an object in protobuf with a field that this crate does not know, in a part of it that
+    /// is decoded: see [`UndecodableItem::is_unknown_field`](crate::UndecodableItem::is_unknown_field).
+    /// Such a field has no name, so no type can receive it. By default it is skipped, as in Go.
+    #[must_use]
+    pub fn reject_unknown(mut self) -> Self {
+        self.known_only = true;
+        self
+    }
+
+    /// Returns true if unknown fields are rejected.
+    pub(crate) fn is_known_only(self) -> bool {
+        self.known_only
     }
 }
 

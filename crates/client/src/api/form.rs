@@ -62,16 +62,12 @@ const METADATA: [&str; 2] = [
 ];
 
 impl Form {
-    /// Returns the `Accept` header.
-    pub(super) fn accept(self, shape: Shape, encoding: Encoding) -> &'static str {
-        let [json, protobuf] = match (self, shape) {
+    /// Returns the `Accept` headers in JSON and in protobuf.
+    pub(super) fn accept(self, shape: Shape) -> [&'static str; 2] {
+        match (self, shape) {
             (Self::Full, _) => FULL,
             (Self::Metadata, Shape::List) => METADATA_LIST,
             (Self::Metadata, _) => METADATA,
-        };
-        match encoding {
-            Encoding::Json => json,
-            Encoding::Protobuf => protobuf,
         }
     }
 }
@@ -107,19 +103,18 @@ mod tests {
     #[test]
     fn dy_2_metadata_is_requested_with_whole_objects_as_the_fallback() {
         for shape in [Shape::Object, Shape::List, Shape::Watch] {
-            for encoding in [Encoding::Json, Encoding::Protobuf] {
-                let accept = Form::Metadata.accept(shape, encoding);
+            let [json, protobuf] = Form::Metadata.accept(shape);
+            for accept in [json, protobuf] {
                 assert!(
                     accept.contains(";as=PartialObjectMetadata") && accept.ends_with(",application/json"),
                     "{accept}"
                 );
                 assert_eq!(accept.contains("PartialObjectMetadataList"), shape == Shape::List, "{accept}");
-                let is_protobuf = accept.starts_with("application/vnd.kubernetes.protobuf;as=");
-                assert_eq!(is_protobuf, encoding == Encoding::Protobuf, "{accept}");
             }
-            assert_eq!(Form::Full.accept(shape, Encoding::Json), "application/json");
-            let protobuf = Form::Full.accept(shape, Encoding::Protobuf);
-            assert_eq!(protobuf, "application/vnd.kubernetes.protobuf,application/json");
+            assert!(json.starts_with("application/json;as="), "{json}");
+            assert!(protobuf.starts_with("application/vnd.kubernetes.protobuf;as="), "{protobuf}");
+            let full = ["application/json", "application/vnd.kubernetes.protobuf,application/json"];
+            assert_eq!(Form::Full.accept(shape), full);
         }
     }
 }

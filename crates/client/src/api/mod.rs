@@ -22,7 +22,7 @@ use dogwatch_wire::Fields;
 use kube_core::Resource;
 
 use crate::client::Client;
-use crate::encoding::Encoding;
+use crate::encoding::{Encoding, RequestedEncoding};
 use crate::list::{CompleteItem, set_kind, unchanged};
 use crate::request::Request;
 
@@ -86,7 +86,7 @@ pub struct Api<K> {
     namespace: Option<String>,
     form: Form,
     fields: Fields,
-    encoding: Encoding,
+    encoding: RequestedEncoding,
     /// Fills in the fields that the items of a list leave out.
     complete: CompleteItem<K>,
     payload: PhantomData<fn() -> K>,
@@ -106,7 +106,7 @@ impl<K: View> Api<K> {
         let resource = ResourceType::of::<K::Of>(&(), scope);
         Self {
             client,
-            encoding: Encoding::Json,
+            encoding: RequestedEncoding::new(preferred_encoding(&resource)),
             resource,
             namespace: None,
             form,
@@ -146,11 +146,11 @@ impl<K> Api<K> {
     {
         Self {
             client,
+            encoding: RequestedEncoding::new(preferred_encoding(&resource)),
             resource,
             namespace: None,
             form: Form::Full,
             fields: Fields::default(),
-            encoding: Encoding::Json,
             complete: set_kind,
             payload: PhantomData,
         }
@@ -200,7 +200,8 @@ impl<K> Api<K> {
             namespace: self.namespace.clone(),
             form: self.form,
             fields: self.fields,
-            encoding: Encoding::Json,
+            // A type that reads more than this one may find a field that this one does not.
+            encoding: RequestedEncoding::new(self.encoding.preferred()),
             payload: PhantomData,
         }
     }
@@ -213,22 +214,27 @@ impl<K> Api<K> {
         self
     }
 
-    /// Sets the preferred encoding of responses. Defaults to JSON. What a server sends is decoded
-    /// whatever it is, and request bodies are always JSON.
+    /// Sets the preferred encoding of lists and watches. Defaults to protobuf for kinds that have it,
+    /// the built-in kinds of Kubernetes, and to JSON for others. What a server sends is decoded
+    /// whatever it is. Single objects and request bodies are always JSON.
     ///
-    /// In protobuf, fields have no names, so those that are newer than Kubernetes 1.36 are not seen,
-    /// whether or not the type has them: an object that is read in this way and written back with
-    /// [`Self::replace`] loses them. Ignored for kinds without a protobuf encoding, such as custom
-    /// resources.
+    /// In protobuf, fields have numbers and no names, and those of a server that is newer than this
+    /// library (Kubernetes 1.37) are not known. As soon as an object has one, the handle and its clones
+    /// request JSON: a list is read again, and a watch ends like one whose connection is lost, and can
+    /// be resumed. Ignored for kinds without a protobuf encoding, such as custom resources.
     #[must_use]
     pub fn with_encoding(mut self, encoding: Encoding) -> Self {
-        self.encoding = if has_protobuf(&self.resource) { encoding } else { Encoding::Json };
+        let preferred = match preferred_encoding(&self.resource) {
+            Encoding::Protobuf => encoding,
+            Encoding::Json => Encoding::Json,
+        };
+        self.encoding = RequestedEncoding::new(preferred);
         self
     }
 
-    /// Returns the preferred encoding of responses.
+    /// Returns the preferred encoding of lists and watches.
     pub fn encoding(&self) -> Encoding {
-        self.encoding
+        self.encoding.preferred()
     }
 
     /// Returns the client of the handle.
@@ -250,7 +256,7 @@ impl<K> Api<K> {
     /// Returns the parts of objects that the handle reads. A cache of objects that several handles
     /// share needs it in its key.
     pub fn representation(&self) -> Representation {
-        Representation { form: self.form, fields: self.fields, encoding: self.encoding }
+        Representation { form: self.form, fields: self.fields, encoding: self.encoding.preferred() }
     }
 
     /// Targets a request at the collection.
@@ -284,8 +290,11 @@ impl<K> Api<K> {
     }
 }
 
-fn has_protobuf(resource: &ResourceType) -> bool {
-    dogwatch_wire::has_protobuf(&resource.gvk.api_version(), &resource.gvk.kind)
+fn preferred_encoding(resource: &ResourceType) -> Encoding {
+    match dogwatch_wire::has_protobuf(&resource.gvk.api_version(), &resource.gvk.kind) {
+        true => Encoding::Protobuf,
+        false => Encoding::Json,
+    }
 }
 
 impl<K> Clone for Api<K> {
@@ -296,7 +305,7 @@ impl<K> Clone for Api<K> {
             namespace: self.namespace.clone(),
             form: self.form,
             fields: self.fields,
-            encoding: self.encoding,
+            encoding: self.encoding.clone(),
             complete: self.complete,
             payload: PhantomData,
         }

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::Api;
 use super::form::Shape;
+use crate::encoding::Accept;
 use crate::error::Error;
 use crate::list::{ListEvent, ListSource, ListStream};
 use crate::request::Request;
@@ -114,8 +115,8 @@ impl<K: DeserializeOwned> Api<K> {
     }
 
     fn list_source(&self) -> ListSource {
-        let request = self.accepting(self.on_collection(self.client.get()), Shape::List);
-        ListSource { request, fields: self.fields, gvk: self.resource.gvk.clone() }
+        let (request, accept) = (self.on_collection(self.client.get()), self.accept(Shape::List));
+        ListSource { request, accept, fields: self.fields, gvk: self.resource.gvk.clone() }
     }
 
     /// Opens a watch: the events of one response. Dropping the stream closes it.
@@ -141,8 +142,14 @@ impl<K: DeserializeOwned> Api<K> {
     }
 
     pub(super) fn watch_source(&self) -> WatchSource {
-        let request = self.accepting(self.on_collection(self.client.get()), Shape::Watch);
-        WatchSource { request, fields: self.fields }
+        let (request, accept) = (self.on_collection(self.client.get()), self.accept(Shape::Watch));
+        WatchSource { request, accept: Some(accept), fields: self.fields }
+    }
+
+    /// Returns the `Accept` headers of a list or a watch.
+    fn accept(&self, shape: Shape) -> Accept {
+        let [json, protobuf] = self.form.accept(shape);
+        Accept { json, protobuf, encoding: self.encoding.clone() }
     }
 
     /// Sends a request whose response is one object of this handle.

@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::form::Shape;
 use super::{Api, Patch};
-use crate::encoding::Encoding;
 use crate::error::Error;
 use crate::request::Request;
 
@@ -152,9 +151,8 @@ impl<K> Api<K> {
         P: Serialize + ?Sized,
     {
         let request = self.on_object(self.client.patch(patch.content_type()), name).subresource(subresource);
-        let request = request
-            .accept(super::form::Form::Full.accept(Shape::Object, Encoding::Json))
-            .checked_params(params.query(false));
+        let [json, _] = super::form::Form::Full.accept(Shape::Object);
+        let request = request.accept(json).checked_params(params.query(false));
         self.read_subresource(request.json(patch.body())).await
     }
 

@@ -177,8 +177,10 @@ impl<K> Api<K> {
         Ok(met.items.len())
     }
 
+    /// Requests JSON. See [`Self::accept`] for lists and watches, which come in other encodings too.
     pub(super) fn accepting(&self, request: Request, shape: Shape) -> Request {
-        request.accept(self.form.accept(shape, self.encoding))
+        let [json, _] = self.form.accept(shape);
+        request.accept(json)
     }
 
     fn deletion(&self, response: &Response) -> Result<Deletion<K>, Error>

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::body::ResponseBody;
 use crate::client::Client;
-use crate::encoding::Encoding;
+use crate::encoding::{Accept, Encoding, RequestedEncoding, fields_to_decode};
 use crate::error::Error;
 use crate::request::{JSON, Request};
 use crate::transport::TransportErrorKind;
@@ -23,6 +23,8 @@ use crate::transport::TransportErrorKind;
 #[derive(Clone, Debug)]
 pub(crate) struct WatchSource {
     pub(crate) request: Request,
+    /// The `Accept` headers; `None` for a request that has its own.
+    pub(crate) accept: Option<Accept>,
     pub(crate) fields: Fields,
 }
 
@@ -77,6 +79,8 @@ struct Open<K> {
     request: String,
     body: ResponseBody,
     decoder: Box<WatchDecoder<K>>,
+    /// The requested encoding, if it can be another one next time.
+    encoding: Option<RequestedEncoding>,
 }
 
 impl WatchSource {
@@ -84,7 +88,11 @@ impl WatchSource {
         &self,
         params: &WatchParams,
     ) -> Result<WatchStream<K>, Error> {
-        let (client, prepared) = self.request.clone().checked_params(params.query()).prepare_watch()?;
+        let (requested, request) = match self.accept.as_ref().map(Accept::current) {
+            Some((encoding, accept)) => (encoding, self.request.clone().accept(accept)),
+            None => (Encoding::Json, self.request.clone()),
+        };
+        let (client, prepared) = request.checked_params(params.query()).prepare_watch()?;
         let request = format!("{} {}", prepared.method, prepared.template);
         match client.exchange(&prepared).await {
             Ok(answer) => {
@@ -98,8 +106,9 @@ impl WatchSource {
                     let problem = format!("expected events as JSON or protobuf, got {other:?}");
                     return Err(Error::Malformed { request, problem });
                 }
-                let decoder = Box::new(decoder.fields(self.fields));
-                let open = Some(Open { client, request, body: answer.body, decoder });
+                let encoding = self.accept.as_ref().map(|it| it.encoding.clone());
+                let decoder = Box::new(decoder.fields(fields_to_decode(self.fields, requested)));
+                let open = Some(Open { client, request, body: answer.body, decoder, encoding });
                 Ok(WatchStream { ready: VecDeque::new(), open, broken: None })
             }
             // If connections keep breaking while the watch is opened, return a watch that ended at
@@ -128,7 +137,7 @@ impl Request {
     /// # Errors
     /// See [`Self::send`]; `Expired` if the server no longer keeps the version.
     pub async fn watch<T: DeserializeOwned>(self, params: &WatchParams) -> Result<WatchStream<T>, Error> {
-        WatchSource { request: self, fields: Fields::default() }.open(params).await
+        WatchSource { request: self, accept: None, fields: Fields::default() }.open(params).await
     }
 }
 
@@ -153,8 +162,19 @@ impl<K: DeserializeOwned> Stream for WatchStream<K> {
             let more = match ready!(Pin::new(&mut open.body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(chunk) => {
-                        let fed = open.decoder.feed(&chunk, |event| this.ready.push_back(event));
-                        fed.map_err(|error| not_a_watch(&open.client, &open.request, error)).map(|()| true)
+                        let (mut unknown, ready) = (None, &mut this.ready);
+                        let fed = open.decoder.feed(&chunk, |event| match event {
+                            // The next watch resumes before this event, in JSON.
+                            _ if unknown.is_some() => {}
+                            Err(bad) if bad.is_unknown_field() => unknown = Some(bad),
+                            event => ready.push_back(event),
+                        });
+                        match unknown {
+                            Some(bad) => Err(open.end_at_unknown_field(&bad)),
+                            None => fed
+                                .map_err(|error| not_a_watch(&open.client, &open.request, error))
+                                .map(|()| true),
+                        }
                     }
                     Err(_trailers) => Ok(true),
                 },
@@ -174,6 +194,15 @@ impl<K: DeserializeOwned> Stream for WatchStream<K> {
 }
 
 impl<K: DeserializeOwned> Open<K> {
+    /// Returns the error of a watch that has to be resumed in another encoding.
+    fn end_at_unknown_field(&self, bad: &UndecodableItem) -> Error {
+        if let Some(encoding) = &self.encoding {
+            encoding.found_unknown_field(bad);
+        }
+        let problem = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, bad.clone());
+        self.client.connection_error(problem.into())
+    }
+
     /// Checks that the body ended between two events, not inside one.
     fn finish(self) -> Result<(), Error> {
         self.decoder.finish().map_err(|error| not_a_watch(&self.client, &self.request, error))

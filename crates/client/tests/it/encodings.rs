@@ -50,29 +50,119 @@ fn maps(script: &Script) -> Api<ConfigMap> {
 }
 
 #[tokio::test]
-async fn protobuf_is_requested_where_it_is_chosen_and_exists() {
-    let script = Script::new([]);
+async fn protobuf_is_requested_for_lists_and_watches_where_it_exists() {
+    let script = Script::new([
+        json(200, r#"{"metadata":{"name":"x"}}"#),
+        json(200, r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#),
+        json(200, r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#),
+    ]);
     let client = script.client();
     let pods = Api::<Pod>::all(client.clone());
-    assert_eq!(pods.encoding(), Encoding::Json);
-    let chosen = pods.clone().with_encoding(Encoding::Protobuf);
-    assert_eq!(chosen.encoding(), Encoding::Protobuf);
-    // A cache of one is not a cache of the other: newer fields are missing in protobuf.
-    assert_ne!(chosen.representation(), pods.representation());
-    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    assert_eq!(definitions.with_encoding(Encoding::Protobuf).encoding(), Encoding::Protobuf);
+    assert_eq!(pods.encoding(), Encoding::Protobuf);
+    let in_json = pods.clone().with_encoding(Encoding::Json);
+    assert_eq!(in_json.encoding(), Encoding::Json);
+    // A cache of one is not a cache of the other: what cannot be decoded differs.
+    assert_ne!(in_json.representation(), pods.representation());
+    assert_eq!(Api::<CustomResourceDefinition>::all(client.clone()).encoding(), Encoding::Protobuf);
     // Custom resources have no protobuf.
     let widgets = ResourceType::namespaced(Gvk::new("example.com", "v1", "Widget"), "widgets");
     let custom = Api::<DynamicObject>::dynamic(client, widgets).with_encoding(Encoding::Protobuf);
     assert_eq!(custom.encoding(), Encoding::Json);
+
+    let maps = maps(&script);
+    maps.get("x").await.expect("a map");
+    assert_eq!(accept(&script), "application/json");
+    maps.list(&ListParams::default()).await.expect("a list");
+    assert_eq!(accept(&script), "application/vnd.kubernetes.protobuf,application/json");
+    let in_json = maps.with_encoding(Encoding::Json);
+    in_json.list(&ListParams::default()).await.expect("a list");
+    assert_eq!(accept(&script), "application/json");
+}
+
+/// A map with a field that no version of Kubernetes has.
+fn newer_map(name: &str) -> Vec<u8> {
+    [map(name), field(15, b"new")].concat()
+}
+
+fn added(object: &[u8]) -> Vec<u8> {
+    let frame = [field(1, b"ADDED"), field(2, &field(1, &envelope("ConfigMap", object)))].concat();
+    [(frame.len() as u32).to_be_bytes().to_vec(), frame].concat()
+}
+
+fn stream(body: Vec<u8>) -> Reply {
+    reply(200).header("content-type", "application/vnd.kubernetes.protobuf;stream=watch").chunk(body)
+}
+
+#[tokio::test]
+async fn a_list_with_a_field_that_is_unknown_in_protobuf_is_read_again_in_json() {
+    let list = [field(1, &field(2, b"7")), field(2, &map("x")), field(2, &newer_map("y"))].concat();
+    let in_json = r#"{"metadata":{"resourceVersion":"8"},"items":[{"metadata":{"name":"x"}},{"metadata":{"name":"y"}}]}"#;
+    let script = Script::new([
+        protobuf(200, envelope("ConfigMapList", &list)),
+        json(200, in_json),
+        json(200, in_json),
+    ]);
+    let maps = maps(&script);
+    let found = maps.list_all(&ListParams::default()).await.expect("a list");
+    assert_eq!((found.items.len(), found.bad.len(), found.metadata.version.as_str()), (2, 0, "8"));
+    assert_eq!(accept(&script), "application/json");
+    // The handle and its clones remember it.
+    maps.clone().list(&ListParams::default()).await.expect("a list");
+    assert_eq!(accept(&script), "application/json");
+    assert_eq!(script.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn a_view_that_does_not_read_the_part_with_an_unknown_field_stays_with_protobuf() {
+    #[derive(Debug, serde::Deserialize)]
+    struct Names {
+        metadata: Name,
+    }
+    #[derive(Debug, serde::Deserialize)]
+    struct Name {
+        name: String,
+    }
+    let metadata = [field(1, b"x"), field(3, b"a"), field(6, b"1")].concat();
+    let pod = [field(1, &metadata), field(2, &field(15, b"new"))].concat();
+    let list = [field(1, &field(2, b"7")), field(2, &pod)].concat();
+    let script = Script::new([protobuf(200, envelope("PodList", &list))]);
+    let names = Api::<Pod>::all(script.client()).reading::<Names>();
+    let found = names.list(&ListParams::default()).await.expect("a list");
+    assert_eq!(found.items[0].metadata.name, "x");
+}
+
+#[tokio::test]
+async fn a_watch_with_a_field_that_is_unknown_in_protobuf_is_resumed_in_json() {
+    let events = [added(&map("x")), added(&newer_map("y")), added(&map("z"))].concat();
+    let rest = r#"{"type":"ADDED","object":{"metadata":{"name":"y","resourceVersion":"2"}}}"#;
+    let script = Script::new([stream(events), json(200, rest)]);
+    let params = WatchParams::after("1");
+    let mut watch = maps(&script).watch_from(params).expect("a specific version");
+    let mut names = Vec::new();
+    while names.len() < 2 {
+        match watch.try_next().await.expect("no error") {
+            Some(WatchEvent::Added(map)) => names.push(map.metadata.name.expect("a name")),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(names, ["x", "y"]);
+    assert_eq!(accept(&script), "application/json");
+}
+
+#[tokio::test]
+async fn unknown_fields_from_a_server_that_sends_protobuf_against_the_request_are_skipped() {
+    let list = [field(1, &field(2, b"7")), field(2, &newer_map("y"))].concat();
+    let body = || protobuf(200, envelope("ConfigMapList", &list));
+    let script = Script::new([body(), body()]);
+    let found = maps(&script).list_all(&ListParams::default()).await.expect("a list");
+    assert_eq!((found.items.len(), script.seen().len()), (1, 2));
 }
 
 #[tokio::test]
 async fn an_object_a_list_and_a_watch_are_decoded_from_protobuf() {
     let list = [field(1, &field(2, b"7")), field(2, &map("x")), field(2, &map("y"))].concat();
-    let frame = [field(1, b"ADDED"), field(2, &field(1, &envelope("ConfigMap", &map("z"))))].concat();
-    let stream = [(frame.len() as u32).to_be_bytes().to_vec(), frame].concat();
-    let (begin, end) = stream.split_at(9);
+    let events = added(&map("z"));
+    let (begin, end) = events.split_at(9);
     let script = Script::new([
         protobuf(200, envelope("ConfigMap", &map("x"))),
         protobuf(200, envelope("ConfigMapList", &list)),
@@ -84,7 +174,6 @@ async fn an_object_a_list_and_a_watch_are_decoded_from_protobuf() {
     let maps = maps(&script);
     let map = maps.get("x").await.expect("a map");
     assert_eq!(map.data.expect("data")["key"], "value");
-    assert_eq!(accept(&script), "application/vnd.kubernetes.protobuf,application/json");
     let list = maps.list_all(&ListParams::default()).await.expect("a list");
     let names: Vec<_> = list.items.iter().map(|it| it.metadata.name.as_deref().expect("a name")).collect();
     assert_eq!((names, list.metadata.version.as_str()), (vec!["x", "y"], "7"));

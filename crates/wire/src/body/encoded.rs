@@ -43,7 +43,7 @@ impl EncodedObject<'_> {
             let object = self.or_rewritten(rewritten.as_deref());
             let mut reader = match object {
                 EncodedObject::Json(position) => position.reader(Role::of_object(fields)),
-                EncodedObject::Protobuf(message) => message.reader(Role::of_object(fields)),
+                EncodedObject::Protobuf(message) => message.reader(fields),
             };
             match (T::deserialize(&mut reader), object) {
                 (Ok(value), EncodedObject::Json(position)) => {

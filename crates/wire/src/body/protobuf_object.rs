@@ -3,7 +3,7 @@
 use dogwatch_core::{ObjectKey, ResourceVersion};
 
 use crate::bad_item::UndecodableItem;
-use crate::fields::Role;
+use crate::fields::{Fields as ObjectFields, Role};
 use crate::protobuf::{Cursor, Envelope, Fields, Schema, canonical};
 use crate::read_error::ReadError;
 use crate::reader::Reader;
@@ -42,8 +42,10 @@ impl<'a> MessageObject<'a> {
     }
 
     /// Returns a reader of the object.
-    pub(super) fn reader(self, role: Role) -> Reader<'a> {
-        Reader::protobuf(Cursor::new(self.message, self.bytes, role, self.types))
+    pub(super) fn reader(self, fields: ObjectFields) -> Reader<'a> {
+        let role = Role::of_object(fields);
+        let cursor = Cursor::new(self.message, self.bytes, role, self.types);
+        Reader::protobuf(cursor.known_only(fields.is_known_only()))
     }
 
     /// Returns the message of the object with its fields in the order in which they can be read.

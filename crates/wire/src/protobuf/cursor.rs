@@ -11,7 +11,7 @@ use super::envelope::Envelope;
 use super::fields::{Fields, Raw, malformed};
 use super::schema::{Form, Message, Repeat, Schema, Shape};
 use super::times::{push_duration, push_time};
-use crate::bad_item::TOO_DEEP;
+use crate::bad_item::{TOO_DEEP, UNKNOWN_FIELD};
 use crate::fields::Role;
 use crate::read_error::ReadError;
 use crate::token::{Number, Text, Token};
@@ -30,6 +30,8 @@ pub(crate) struct Cursor<'de> {
     frames: Vec<Frame<'de>>,
     /// The number of them that are maps and sequences in JSON.
     depth: u32,
+    /// True if a field that is not in the table is an error.
+    known_only: bool,
     /// The last composed string.
     scratch: String,
 }
@@ -110,6 +112,11 @@ impl<'de> Cursor<'de> {
     ) -> Self {
         let value = Value::Object(Object { message, bytes, role, types });
         Self { value, ..Self::default() }
+    }
+
+    /// Sets whether a field that is not in the table is an error. Defaults to no.
+    pub(crate) fn known_only(self, known_only: bool) -> Self {
+        Self { known_only, ..self }
     }
 
     /// Returns the number of maps and sequences that are open around the value.
@@ -237,7 +244,7 @@ impl<'de> Cursor<'de> {
     pub(crate) fn next_key(&mut self) -> Result<Option<Text<'de, '_>>, ReadError> {
         loop {
             let (shape, raw) = match self.frames.last_mut() {
-                Some(Frame::Object(frame)) => match frame.next()? {
+                Some(Frame::Object(frame)) => match frame.next(self.known_only)? {
                     Member::Named(name, value) => {
                         self.value = value;
                         return Ok(Some(Text::Borrowed(name)));
@@ -323,7 +330,7 @@ impl<'de> ObjectFrame<'de> {
         }
     }
 
-    fn next(&mut self) -> Result<Member<'de>, ReadError> {
+    fn next(&mut self, known_only: bool) -> Result<Member<'de>, ReadError> {
         if let Some((name, text)) = self.next_type() {
             return Ok(Member::Named(name, Value::Scalar(Shape::String, Raw::Bytes(text.as_bytes()))));
         }
@@ -331,7 +338,12 @@ impl<'de> ObjectFrame<'de> {
         loop {
             let before = self.fields.rest();
             let Some((number, raw)) = self.fields.next()? else { return Ok(Member::End) };
-            let Some(field) = schema.field(self.message, number) else { continue };
+            let Some(field) = schema.field(self.message, number) else {
+                if known_only {
+                    return Err(ReadError::new(format_args!("{UNKNOWN_FIELD} {number}"), None));
+                }
+                continue;
+            };
             let bit = 1 << field.number;
             if self.seen & bit != 0 {
                 return Err(ReadError::disordered());
