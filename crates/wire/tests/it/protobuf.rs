@@ -624,3 +624,24 @@ proptest! {
         prop_assert_eq!(watch(&cut(&body, &places)), watch(&[&body]));
     }
 }
+
+#[test]
+fn a_field_that_is_not_in_the_table_is_skipped_or_rejected_where_it_is_decoded() {
+    let metadata = [field(1, b"x"), field(6, b"7")].concat();
+    let pod = [field(1, &metadata), field(2, &field(15, b"new"))].concat();
+    let types = [field(1, b"v1"), field(2, b"Pod")].concat();
+    let body = [MAGIC, &field(1, &types), &field(2, &pod)].concat();
+    let found = from_protobuf::<Pod>(&body, Fields::default()).expect("the field is skipped");
+    assert_eq!(found.metadata.name.as_deref(), Some("x"));
+    let strict = Fields::default().reject_unknown();
+    let bad = from_protobuf::<Pod>(&body, strict).expect_err("the field is unknown");
+    assert!(bad.is_unknown_field() && bad.path == "spec", "{bad}");
+    assert_eq!(bad.key.map(|it| it.to_string()).as_deref(), Some("x"));
+    // A type that does not read the specification does not lose anything of it.
+    #[derive(Debug, Deserialize)]
+    struct Named {
+        metadata: Value,
+    }
+    let named = from_protobuf::<Named>(&body, strict).expect("the specification is skipped");
+    assert_eq!(named.metadata["name"], "x");
+}
