@@ -70,16 +70,9 @@ pub(crate) fn encode(object: &Value) -> Result<Vec<u8>, EncodeError> {
             "the kind {kind:?} of {api_version:?} has no protobuf encoding"
         )));
     };
-    let (mut types, mut content) = (Vec::new(), Vec::new());
-    push(1, Raw::Bytes(api_version.as_bytes()), &mut types);
-    push(2, Raw::Bytes(kind.as_bytes()), &mut types);
+    let mut content = Vec::new();
     Encoder { schema, depth: 0 }.fields(message, members, &mut content)?;
-    let mut body = Envelope::MAGIC.to_vec();
-    push(1, Raw::Bytes(&types), &mut body);
-    push(2, Raw::Bytes(&content), &mut body);
-    push(3, Raw::Bytes(b""), &mut body);
-    push(4, Raw::Bytes(b""), &mut body);
-    Ok(body)
+    Ok([&Envelope::head(api_version, kind, content.len())[..], &content, Envelope::TAIL].concat())
 }
 
 #[derive(Clone, Copy)]

@@ -4,26 +4,34 @@ use super::fields::Raw;
 
 /// Appends a field.
 pub(super) fn push(number: u8, raw: Raw<'_>, out: &mut Vec<u8>) {
-    let mut tag = |wire_type: u64| push_varint(u64::from(number) << 3 | wire_type, out);
     match raw {
         Raw::Varint(value) => {
-            tag(0);
+            push_tag(number, 0, out);
             push_varint(value, out);
         }
         Raw::Fixed64(value) => {
-            tag(1);
+            push_tag(number, 1, out);
             out.extend_from_slice(&value.to_le_bytes());
         }
         Raw::Bytes(bytes) => {
-            tag(2);
-            push_varint(bytes.len() as u64, out);
+            push_length(number, bytes.len(), out);
             out.extend_from_slice(bytes);
         }
         Raw::Fixed32(value) => {
-            tag(5);
+            push_tag(number, 5, out);
             out.extend_from_slice(&value.to_le_bytes());
         }
     }
+}
+
+/// Appends the beginning of a field of bytes: all but the bytes.
+pub(super) fn push_length(number: u8, length: usize, out: &mut Vec<u8>) {
+    push_tag(number, 2, out);
+    push_varint(length as u64, out);
+}
+
+fn push_tag(number: u8, wire_type: u64, out: &mut Vec<u8>) {
+    push_varint(u64::from(number) << 3 | wire_type, out);
 }
 
 fn push_varint(mut value: u64, out: &mut Vec<u8>) {
