@@ -1,6 +1,6 @@
 //! The discovery endpoints: the aggregated documents with their ETags, and the legacy ones.
 
-use http::header::{CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 
@@ -107,6 +107,7 @@ fn aggregated(catalog: &Catalog, index: usize, negotiated: &Negotiated, headers:
     };
     let headers = answer.headers_mut();
     headers.insert(VARY, HeaderValue::from_static("Accept"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
     headers.insert(ETAG, tag.parse().expect("a digest is hexadecimal"));
     if known {
         headers.remove(CONTENT_TYPE);

@@ -63,7 +63,17 @@ impl Negotiated {
     /// Returns 406 if the client accepts none that exists, and 400 for an unknown `includeObject`
     /// of a table.
     pub(super) fn of(headers: &HeaderMap, query: &Query, endpoint: Endpoint) -> Result<Self, ApiError> {
-        let chosen = negotiate(accept(headers).as_deref(), |encoding, form| endpoint.serves(encoding, form));
+        let accept = accept(headers);
+        let choose = |serves: &dyn Fn(Encoding, ObjectForm) -> bool| negotiate(accept.as_deref(), serves);
+        let chosen = match endpoint {
+            // A client that accepts the aggregated form at all gets it: `WrappedHandler` in
+            // k8s.io/apiserver v0.36.4 pkg/endpoints/discovery/aggregated/wrapper.go.
+            Endpoint::DiscoveryRoot => choose(&|_, form| form == ObjectForm::Discovery)
+                .ok()
+                .filter(|(_, form)| *form == ObjectForm::Discovery),
+            _ => None,
+        };
+        let chosen = chosen.map_or_else(|| choose(&|encoding, form| endpoint.serves(encoding, form)), Ok);
         let (encoding, form) = chosen.map_err(|refusal| not_acceptable(&refusal, endpoint))?;
         let include = match form {
             ObjectForm::Table => IncludeObject::parse(query.get("includeObject").unwrap_or_default())?,
@@ -235,6 +245,8 @@ mod tests {
             negotiated(aggregated, Endpoint::DiscoveryRoot),
             Ok((Encoding::Json, ObjectForm::Discovery))
         );
+        let later = "application/vnd.kubernetes.protobuf,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        assert_eq!(negotiated(later, Endpoint::DiscoveryRoot), Ok((Encoding::Json, ObjectForm::Discovery)));
         assert!(negotiated(aggregated, Endpoint::Discovery).is_err());
         let either = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
         assert_eq!(negotiated(either, Endpoint::Discovery), Ok((Encoding::Json, ObjectForm::Whole)));

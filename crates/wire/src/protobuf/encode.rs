@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::envelope::Envelope;
 use super::fields::Raw;
-use super::output::push;
+use super::output::{push, push_nested};
 use super::schema::{Field, Form, Repeat, Schema, Shape};
 
 /// The maximal nesting depth, as for decoding.
@@ -92,9 +92,7 @@ impl Encoder {
         for number in 1..64 {
             let Some(field) = self.schema.field(message, number) else { continue };
             if let (".", Shape::Message(embedded)) = (field.name, field.shape) {
-                let mut content = Vec::new();
-                inner.fields(embedded, object, &mut content)?;
-                push(field.number, Raw::Bytes(&content), out);
+                push_nested(field.number, out, |out| inner.fields(embedded, object, out))?;
                 continue;
             }
             match object.get(field.name) {
@@ -122,12 +120,13 @@ impl Encoder {
             (Repeat::Many, value) => Err(EncodeError::expected("a list", value)),
             (Repeat::Map, Value::Object(entries)) => {
                 for (key, value) in entries {
-                    let mut entry = Vec::new();
-                    push(1, Raw::Bytes(key.as_bytes()), &mut entry);
-                    if !value.is_null() {
-                        self.value(2, field.shape, value, &mut entry).map_err(|error| error.within(key))?;
-                    }
-                    push(field.number, Raw::Bytes(&entry), out);
+                    push_nested(field.number, out, |out| {
+                        push(1, Raw::Bytes(key.as_bytes()), out);
+                        if value.is_null() {
+                            return Ok(());
+                        }
+                        self.value(2, field.shape, value, out).map_err(|error| error.within(key))
+                    })?;
                 }
                 Ok(())
             }
@@ -139,10 +138,7 @@ impl Encoder {
     fn value(self, number: u8, shape: Shape, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let raw = match shape {
             Shape::Message(message) => {
-                let mut content = Vec::new();
-                self.message(message, value, &mut content)?;
-                push(number, Raw::Bytes(&content), out);
-                return Ok(());
+                return push_nested(number, out, |out| self.message(message, value, out));
             }
             Shape::Bytes => {
                 let text = text(value)?;

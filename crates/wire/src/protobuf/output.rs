@@ -30,6 +30,30 @@ pub(super) fn push_length(number: u8, length: usize, out: &mut Vec<u8>) {
     push_varint(length as u64, out);
 }
 
+/// Appends a field of bytes that `write` appends. An error leaves an incomplete field.
+///
+/// The bytes are not written elsewhere first: nested fields would be copied once for each level.
+pub(super) fn push_nested<E>(
+    number: u8,
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    push_tag(number, 2, out);
+    let at = out.len();
+    // The room for a short length, which most have; a longer one moves the bytes.
+    out.push(0);
+    write(out)?;
+    match u8::try_from(out.len() - at - 1) {
+        Ok(short @ ..0x80) => out[at] = short,
+        _ => {
+            let mut length = Vec::new();
+            push_varint((out.len() - at - 1) as u64, &mut length);
+            out.splice(at..=at, length);
+        }
+    }
+    Ok(())
+}
+
 fn push_tag(number: u8, wire_type: u64, out: &mut Vec<u8>) {
     push_varint(u64::from(number) << 3 | wire_type, out);
 }

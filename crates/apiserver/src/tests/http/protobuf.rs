@@ -428,6 +428,7 @@ async fn discovery_means_the_same_in_both_encodings() {
         assert_eq!(response.header("content-type"), format!("{PROTOBUF}{parameters}"));
         let json = server.get_as(path, &format!("application/json{parameters}")).await;
         assert_eq!((response.header("etag"), response.header("vary")), (json.header("etag"), "Accept"));
+        assert_eq!(response.header("cache-control"), "public");
         assert_eq!(protobuf::decode(&response.bytes).unwrap().value, meaning(json.json()), "{path}");
         let known =
             [("accept", &format!("{PROTOBUF}{parameters}")[..]), ("if-none-match", json.header("etag"))];
