@@ -251,6 +251,29 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn an_object_without_protobuf_is_an_error_in_json() {
+        let protobuf = Negotiated {
+            encoding: Encoding::Protobuf,
+            ..Negotiated::plain(&http::HeaderMap::new(), &super::super::query::Query::parse(None))
+        };
+        let custom = json!({ "kind": "Widget", "apiVersion": "e.test/v1" });
+        let pieces = Pieces::from(custom.to_string().into_bytes());
+        for answer in [
+            value(StatusCode::OK, &custom, &protobuf, &Settings::default()),
+            document(StatusCode::OK, pieces, &protobuf, &Settings::default()),
+        ] {
+            assert_eq!(
+                (answer.status(), &answer.headers()[CONTENT_TYPE]),
+                (StatusCode::INTERNAL_SERVER_ERROR, &JSON)
+            );
+            let body = http_body_util::BodyExt::collect(answer.into_body()).await.expect("not cut");
+            let status: Value = serde_json::from_slice(&body.to_bytes()).expect("JSON");
+            let message = status["message"].as_str().expect("a message");
+            assert!(message.contains("has no protobuf encoding"), "{message}");
+        }
+    }
+
     #[test]
     fn warnings_are_few_and_short_enough_for_clients_to_read_the_response() {
         let warned = |warnings: Vec<String>| -> Vec<usize> {

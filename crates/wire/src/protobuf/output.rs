@@ -65,3 +65,27 @@ fn push_varint(mut value: u64, out: &mut Vec<u8>) {
     }
     out.push(value.to_le_bytes()[0]);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nested_field_is_written_as_if_its_length_were_known() {
+        for length in [0, 1, 127, 128, 300, 16_383, 16_384, 3_000_000] {
+            let content = vec![7; length];
+            let (mut nested, mut expected) = (vec![1, 2], vec![1, 2]);
+            push_nested(3, &mut nested, |out| {
+                push_nested(4, out, |out| {
+                    out.extend_from_slice(&content);
+                    Ok::<_, ()>(())
+                })
+            })
+            .expect("nothing fails");
+            let mut inner = Vec::new();
+            push(4, Raw::Bytes(&content), &mut inner);
+            push(3, Raw::Bytes(&inner), &mut expected);
+            assert!(nested == expected, "{length} bytes");
+        }
+    }
+}
