@@ -1,9 +1,9 @@
-//! Protobuf bodies, decoded into the same values as JSON: Go's typed clients send built-in objects
-//! this way.
-//!
-//! Only requests are decoded; responses are JSON, which these clients accept too.
+//! Protobuf bodies, decoded into the same values as JSON and encoded from them: Go's typed clients
+//! send and receive built-in objects this way.
 
-use dogwatch_wire::{Envelope, Fields};
+pub use dogwatch_wire::{EncodeError, Envelope, has_protobuf, list_entry, watch_head};
+
+use dogwatch_wire::Fields;
 use serde_json::Value;
 
 use crate::depth;
@@ -56,7 +56,7 @@ pub fn decode(body: &[u8]) -> Result<Object, ProtobufError> {
     }
     let envelope = Envelope::read(body).map_err(|error| ProtobufError::Malformed(error.reason))?;
     let (api_version, kind) = (envelope.api_version.to_owned(), envelope.kind.to_owned());
-    if !dogwatch_wire::has_protobuf(&api_version, &kind) {
+    if !has_protobuf(&api_version, &kind) {
         return Err(ProtobufError::UnknownKind { api_version, kind });
     }
     let too_deep = ProtobufError::TooDeep { limit: depth::OBJECT };
@@ -66,4 +66,14 @@ pub fn decode(body: &[u8]) -> Result<Object, ProtobufError> {
         Err(bad) if bad.is_too_deep() => Err(too_deep),
         Err(bad) => Err(ProtobufError::Malformed(bad.reason)),
     }
+}
+
+/// Encodes an object, or any other value with an API version and a kind, in its envelope.
+///
+/// # Errors
+///
+/// Returns an error if the kind has no protobuf encoding, as custom kinds, or if a value does not
+/// have the type of its field.
+pub fn encode(object: &Value) -> Result<Vec<u8>, EncodeError> {
+    dogwatch_wire::value_to_protobuf(object)
 }

@@ -71,6 +71,6 @@ pub use event::{Bookmark, EventKind, WatchEvent};
 pub use fields::Fields;
 pub use list::ListDecoder;
 pub use list_meta::ListMeta;
-pub use object::{from_protobuf, from_slice, has_protobuf, to_protobuf, to_vec};
-pub use protobuf::{EncodeError, Envelope};
+pub use object::{from_protobuf, from_slice, has_protobuf, to_protobuf, to_vec, value_to_protobuf};
+pub use protobuf::{EncodeError, Envelope, list_entry, watch_head};
 pub use watch::WatchDecoder;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::bad_item::UndecodableItem;
 use crate::body;
@@ -72,6 +73,14 @@ pub fn to_vec<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, serde_json::
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn to_protobuf<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, EncodeError> {
-    let object = serde_json::to_value(object).map_err(EncodeError::new)?;
-    protobuf::encode(&object)
+    value_to_protobuf(&serde_json::to_value(object).map_err(EncodeError::new)?)
+}
+
+/// Encodes the JSON value of an object of a built-in kind as protobuf, as [`to_protobuf`] does but
+/// without a copy of the value.
+///
+/// # Errors
+/// As for [`to_protobuf`].
+pub fn value_to_protobuf(object: &Value) -> Result<Vec<u8>, EncodeError> {
+    protobuf::encode(object)
 }

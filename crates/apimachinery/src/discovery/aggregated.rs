@@ -9,6 +9,10 @@ use crate::builtin::{ResourceDef, SubresourceDef};
 /// The content type of these documents, in requests and responses.
 pub const AGGREGATED_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// The content type of the documents in protobuf.
+pub const AGGREGATED_PROTOBUF_TYPE: &str =
+    "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
 /// Returns the document of `/api`.
 pub fn aggregated_core(served: &Served) -> Value {
     document(served, |group| group.is_empty())

@@ -10,7 +10,7 @@ mod aggregated;
 mod legacy;
 mod digest;
 
-pub use aggregated::{AGGREGATED_TYPE, aggregated_core, aggregated_groups};
+pub use aggregated::{AGGREGATED_PROTOBUF_TYPE, AGGREGATED_TYPE, aggregated_core, aggregated_groups};
 pub use digest::{digest, etag};
 pub use legacy::{api_versions, group, group_list, resource_list};
 pub use served::Served;

@@ -11,6 +11,8 @@ pub enum Encoding {
     Json,
     /// `application/yaml`.
     Yaml,
+    /// `application/vnd.kubernetes.protobuf`, for built-in kinds and metadata.
+    Protobuf,
 }
 
 /// The transformation of the objects in a response.
@@ -46,15 +48,16 @@ struct Clause<'a> {
     quality: f32,
 }
 
-/// Negotiates the representation of a response: the first clause of the highest quality that can be
-/// served.
-///
-/// `transforms` is true if objects can be served as tables or metadata.
+/// Negotiates the representation of a response: the first clause of the highest quality that the
+/// endpoint serves. `serves` is the set of representations that it has.
 ///
 /// # Errors
 ///
 /// Returns 406 if no clause can be served.
-pub fn negotiate(accept: Option<&str>, transforms: bool) -> Result<(Encoding, ObjectForm), ApiError> {
+pub fn negotiate(
+    accept: Option<&str>,
+    serves: impl Fn(Encoding, ObjectForm) -> bool,
+) -> Result<(Encoding, ObjectForm), ApiError> {
     let Some(accept) = accept.map(str::trim).filter(|it| !it.is_empty()) else {
         return Ok((Encoding::Json, ObjectForm::Whole));
     };
@@ -64,10 +67,11 @@ pub fn negotiate(accept: Option<&str>, transforms: bool) -> Result<(Encoding, Ob
         let encoding = match clause.media {
             "application/json" | "*/*" => Encoding::Json,
             "application/yaml" => Encoding::Yaml,
+            "application/vnd.kubernetes.protobuf" => Encoding::Protobuf,
             _ => continue,
         };
         known = true;
-        if let Some(form) = form(clause, transforms) {
+        if let Some(form) = form(clause, encoding).filter(|it| serves(encoding, *it)) {
             return Ok((encoding, form));
         }
     }
@@ -81,7 +85,11 @@ pub fn media_types(accept: &str) -> Vec<&str> {
 
 fn clauses(accept: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<_> = accept.split(',').map(clause).collect();
-    clauses.sort_by(|left, right| right.quality.total_cmp(&left.quality));
+    // Of the same quality, a wildcard is the last choice, as in goautoneg.
+    let is_wildcard = |it: &Clause<'_>| it.media.starts_with('*');
+    clauses.sort_by(|left, right| {
+        right.quality.total_cmp(&left.quality).then(is_wildcard(left).cmp(&is_wildcard(right)))
+    });
     clauses
 }
 
@@ -116,17 +124,22 @@ fn clause(text: &str) -> Clause<'_> {
     Clause { media, parameters, quality: quality.unwrap_or(1.0) }
 }
 
-fn form(clause: &Clause<'_>, transforms: bool) -> Option<ObjectForm> {
+/// Returns the form that a clause asks for, or `None` if there is no such form.
+fn form(clause: &Clause<'_>, encoding: Encoding) -> Option<ObjectForm> {
     let parameter = |key: &str| clause.parameters.iter().find(|(it, _)| *it == key).map(|(_, value)| *value);
-    let Some(wanted) = parameter("as") else { return Some(ObjectForm::Whole) };
-    let of_meta = parameter("g") == Some("meta.k8s.io") && parameter("v") == Some("v1");
-    match wanted {
-        "Table" if transforms && of_meta => Some(ObjectForm::Table),
-        "PartialObjectMetadata" if transforms && of_meta => Some(ObjectForm::Metadata),
-        "PartialObjectMetadataList" if transforms && of_meta => Some(ObjectForm::MetadataList),
-        "APIGroupDiscoveryList"
-            if parameter("g") == Some("apidiscovery.k8s.io") && parameter("v") == Some("v2") =>
-        {
+    // YAML cannot be framed, so it has no stream.
+    let has_stream = |it: &str| it == "watch" && encoding != Encoding::Yaml;
+    if parameter("stream").is_some_and(|it| !it.is_empty() && !has_stream(it)) {
+        return None;
+    }
+    match (parameter("as"), parameter("g"), parameter("v")) {
+        (None, None, None) => Some(ObjectForm::Whole),
+        (Some("Table"), Some("meta.k8s.io"), Some("v1")) => Some(ObjectForm::Table),
+        (Some("PartialObjectMetadata"), Some("meta.k8s.io"), Some("v1")) => Some(ObjectForm::Metadata),
+        (Some("PartialObjectMetadataList"), Some("meta.k8s.io"), Some("v1")) => {
+            Some(ObjectForm::MetadataList)
+        }
+        (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")) => {
             Some(ObjectForm::Discovery)
         }
         _ => None,
@@ -149,16 +162,37 @@ fn not_acceptable(known: bool) -> ApiError {
 mod tests {
     use super::*;
 
+    fn serves(encoding: Encoding, form: ObjectForm) -> bool {
+        (encoding, form) != (Encoding::Protobuf, ObjectForm::Table)
+    }
+
     #[test]
     fn the_best_clause_that_can_be_served_wins() {
-        use Encoding::{Json, Yaml};
+        use Encoding::{Json, Protobuf, Yaml};
         use ObjectForm::{Discovery, Metadata, Table, Whole};
         for (accept, expected) in [
             ("", (Json, Whole)),
             ("*/*", (Json, Whole)),
             ("text/html, application/json;q=0.5", (Json, Whole)),
             ("application/json;q=0.2, application/yaml;q=0.9", (Yaml, Whole)),
-            ("application/vnd.kubernetes.protobuf,application/json", (Json, Whole)),
+            ("*/*, application/yaml", (Yaml, Whole)),
+            ("application/vnd.kubernetes.protobuf,application/json", (Protobuf, Whole)),
+            ("application/vnd.kubernetes.protobuf;q=0.3,application/json", (Json, Whole)),
+            ("text/html,application/vnd.kubernetes.protobuf;q=0.3,application/json;q=0.2", (Protobuf, Whole)),
+            ("application/vnd.kubernetes.protobuf;type=Pod", (Protobuf, Whole)),
+            ("application/vnd.kubernetes.protobuf;stream=watch", (Protobuf, Whole)),
+            ("application/vnd.kubernetes.protobuf;stream=other,application/json", (Json, Whole)),
+            ("application/yaml;stream=watch,application/json", (Json, Whole)),
+            ("application/json;g=meta.k8s.io,application/yaml", (Yaml, Whole)),
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+                (Protobuf, Metadata),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,\
+                 application/json;as=Table;g=meta.k8s.io;v=v1",
+                (Json, Table),
+            ),
             ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", (Json, Table)),
             (
                 "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
@@ -170,9 +204,9 @@ mod tests {
                 (Json, Discovery),
             ),
         ] {
-            assert_eq!(negotiate(Some(accept), true), Ok(expected), "{accept}");
+            assert_eq!(negotiate(Some(accept), serves), Ok(expected), "{accept}");
         }
-        assert_eq!(negotiate(None, true), Ok((Json, Whole)));
+        assert_eq!(negotiate(None, serves), Ok((Json, Whole)));
     }
 
     #[test]
@@ -185,7 +219,7 @@ mod tests {
                 "only the following media types are accepted: ",
             ),
         ] {
-            let refusal = negotiate(Some(accept), true).expect_err(accept);
+            let refusal = negotiate(Some(accept), serves).expect_err(accept);
             assert!(refusal.0.code == 406 && refusal.0.message.starts_with(words), "{accept}: {refusal}");
         }
     }

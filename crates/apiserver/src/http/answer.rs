@@ -10,6 +10,7 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::body::ResponseBody;
+use super::content::{Content, unencodable};
 use super::document::Document;
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
@@ -23,6 +24,9 @@ pub(super) type Answer = Response<ResponseBody>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
+const PROTOBUF_EVENTS: HeaderValue =
+    HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
 
 /// The maximum number of bytes of JSON that are converted to YAML in block style. Its values take up
 /// to 80 bytes for each byte, while they are converted.
@@ -34,17 +38,23 @@ const SMALL_YAML: usize = 64 * 1024;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// Builds a response with a JSON document, converted to the negotiated representation.
+/// Builds a response with a document, converted to the negotiated representation. A document that
+/// has no protobuf encoding is replaced by an error.
 pub(super) fn document(
     code: StatusCode,
-    json: Pieces,
+    content: impl Into<Content>,
     negotiated: &Negotiated,
     settings: &Settings,
 ) -> Answer {
-    let (content_type, document) = match negotiated.encoding {
-        Encoding::Yaml => (YAML, Document::Ready(yaml(json))),
-        _ if negotiated.pretty => (JSON, Document::indented(with_line_end(json))),
-        _ => (JSON, Document::Ready(with_line_end(json))),
+    let (content_type, document) = match (negotiated.encoding, content.into()) {
+        (Encoding::Protobuf, content) => match content.into_protobuf() {
+            Ok(protobuf) => (PROTOBUF, Document::Ready(protobuf)),
+            Err(error) => return in_json(&unencodable(&error), negotiated, settings),
+        },
+        (_, Content::Protobuf(protobuf)) => (PROTOBUF, Document::Ready(protobuf)),
+        (Encoding::Yaml, Content::Json(json)) => (YAML, Document::Ready(yaml(json))),
+        (_, Content::Json(json)) if negotiated.pretty => (JSON, Document::indented(with_line_end(json))),
+        (_, Content::Json(json)) => (JSON, Document::Ready(with_line_end(json))),
     };
     let compressed = negotiated.gzip && document.exceeds(settings.gzip_from);
     let body = if compressed { ResponseBody::gzip(document) } else { ResponseBody::document(document) };
@@ -58,7 +68,15 @@ pub(super) fn document(
 
 /// Builds a response with a value, in the negotiated representation.
 pub(super) fn value(code: StatusCode, value: &Value, negotiated: &Negotiated, settings: &Settings) -> Answer {
-    document(code, Pieces::from(value.to_string().into_bytes()), negotiated, settings)
+    match Content::of(value, negotiated.encoding) {
+        Ok(content) => document(code, content, negotiated, settings),
+        Err(error) => in_json(&unencodable(&error), negotiated, settings),
+    }
+}
+
+/// Builds an error response in JSON: the last resort for a client that accepts only protobuf.
+fn in_json(error: &ApiError, negotiated: &Negotiated, settings: &Settings) -> Answer {
+    refusal(error, None, &Negotiated { encoding: Encoding::Json, ..*negotiated }, settings)
 }
 
 /// Builds an error response. `token` is the continue token for a list that expired.
@@ -118,9 +136,10 @@ pub(super) fn of(code: StatusCode, content_type: Option<HeaderValue>, body: Resp
     answer
 }
 
-/// Builds a response with a stream of JSON watch events.
-pub(super) fn events(body: ResponseBody) -> Answer {
-    of(StatusCode::OK, Some(JSON), body)
+/// Builds a response with a stream of watch events.
+pub(super) fn events(body: ResponseBody, encoding: Encoding) -> Answer {
+    let content_type = if encoding == Encoding::Protobuf { PROTOBUF_EVENTS } else { JSON };
+    of(StatusCode::OK, Some(content_type), body)
 }
 
 /// The total length of all warnings, in characters, beyond which each is truncated:
@@ -229,6 +248,29 @@ mod tests {
             assert_eq!(flow, format!("{value}\n"));
             let read: Value = serde_saphyr::from_str(&flow).expect("YAML");
             assert!(read == value, "the value differs");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_without_protobuf_is_an_error_in_json() {
+        let protobuf = Negotiated {
+            encoding: Encoding::Protobuf,
+            ..Negotiated::plain(&http::HeaderMap::new(), &super::super::query::Query::parse(None))
+        };
+        let custom = json!({ "kind": "Widget", "apiVersion": "e.test/v1" });
+        let pieces = Pieces::from(custom.to_string().into_bytes());
+        for answer in [
+            value(StatusCode::OK, &custom, &protobuf, &Settings::default()),
+            document(StatusCode::OK, pieces, &protobuf, &Settings::default()),
+        ] {
+            assert_eq!(
+                (answer.status(), &answer.headers()[CONTENT_TYPE]),
+                (StatusCode::INTERNAL_SERVER_ERROR, &JSON)
+            );
+            let body = http_body_util::BodyExt::collect(answer.into_body()).await.expect("not cut");
+            let status: Value = serde_json::from_slice(&body.to_bytes()).expect("JSON");
+            let message = status["message"].as_str().expect("a message");
+            assert!(message.contains("has no protobuf encoding"), "{message}");
         }
     }
 

@@ -11,6 +11,7 @@ use super::incoming;
 use super::parsed_request::ParsedRequest;
 use super::service::{Exchange, Service};
 use super::show::{self, ListMetadata};
+use super::show_protobuf::encode_ahead;
 use super::write_options::manager_of_agent;
 use crate::ApiError;
 use crate::cluster::{Deleted, FieldValidation, ResponseObject, Writer, warning_of_deleting};
@@ -73,9 +74,10 @@ impl Service {
         let (page, shown) = self.shown_page(kind, &options, &selection).await.map_err(|it| it.refusal)?;
         self.cluster.delete_listed(kind, &page.items, &deletion.options, &writer).await?;
         let metadata = ListMetadata::of(&page, &selection);
-        let items = shown.iter().map(|it| &**it);
-        let pieces = show::list(items, &metadata, kind, negotiated, self.cluster.source().now())?;
-        let mut answer = answer::document(StatusCode::OK, pieces, negotiated, &self.settings);
+        let items = || shown.iter().map(|it| &**it);
+        encode_ahead(items(), kind, negotiated).await;
+        let content = show::list(items(), &metadata, kind, negotiated, self.cluster.source().now())?;
+        let mut answer = answer::document(StatusCode::OK, content, negotiated, &self.settings);
         answer::warn(&mut answer, warning_of_deleting(kind, &deletion.options));
         Ok(answer)
     }
@@ -98,8 +100,8 @@ impl Service {
         warnings: &[String],
     ) -> Result<Answer, ApiError> {
         let object = self.cluster.conversion().ready_to_respond(&parsed.kind, object).await?;
-        let pieces = show::object(&object, &parsed.kind, &exchange.negotiated, self.cluster.source().now())?;
-        let mut answer = answer::document(code, pieces, &exchange.negotiated, &self.settings);
+        let content = show::object(&object, &parsed.kind, &exchange.negotiated, self.cluster.source().now())?;
+        let mut answer = answer::document(code, content, &exchange.negotiated, &self.settings);
         answer::warn(&mut answer, warnings);
         Ok(answer)
     }

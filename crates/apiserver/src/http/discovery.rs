@@ -1,6 +1,6 @@
 //! The discovery endpoints: the aggregated documents with their ETags, and the legacy ones.
 
-use http::header::{CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 
@@ -12,8 +12,11 @@ use super::pieces::Pieces;
 use super::query::Query;
 use super::service::Service;
 use crate::ApiError;
-use crate::discovery::{AGGREGATED_TYPE, api_versions, etag, group, group_list, resource_list};
-use crate::request::ObjectForm;
+use crate::discovery::{
+    AGGREGATED_PROTOBUF_TYPE, AGGREGATED_TYPE, api_versions, etag, group, group_list, resource_list,
+};
+use crate::registry::Catalog;
+use crate::request::{Encoding, ObjectForm};
 
 impl Service {
     /// Serves `/api`.
@@ -30,7 +33,7 @@ impl Service {
         let catalog = self.cluster.catalog();
         let negotiated = Negotiated::of(headers, query, Endpoint::DiscoveryRoot)?;
         if negotiated.form == ObjectForm::Discovery {
-            return Ok(aggregated(&catalog.aggregated()[0], headers));
+            return Ok(aggregated(&catalog, 0, &negotiated, headers));
         }
         let host = headers.get(HOST).and_then(|it| it.to_str().ok()).or(authority);
         let document = api_versions(catalog.served(), host.unwrap_or("localhost"));
@@ -42,7 +45,7 @@ impl Service {
         let catalog = self.cluster.catalog();
         let negotiated = Negotiated::of(headers, query, Endpoint::DiscoveryRoot)?;
         if negotiated.form == ObjectForm::Discovery {
-            return Ok(aggregated(&catalog.aggregated()[1], headers));
+            return Ok(aggregated(&catalog, 1, &negotiated, headers));
         }
         Ok(answer::value(StatusCode::OK, &group_list(catalog.served()), &negotiated, &self.settings))
     }
@@ -85,18 +88,26 @@ impl Service {
     }
 }
 
-/// Builds a response with an aggregated document, or 304 if the client has it already.
-fn aggregated(document: &bytes::Bytes, headers: &HeaderMap) -> Answer {
-    let tag = etag(document);
+/// Builds a response with one of the two aggregated documents, or 304 if the client has it already.
+fn aggregated(catalog: &Catalog, index: usize, negotiated: &Negotiated, headers: &HeaderMap) -> Answer {
+    let json = &catalog.aggregated()[index];
+    // The tag is that of the JSON in every encoding, as in k8s.io/apiserver v0.36.4
+    // pkg/endpoints/discovery/aggregated/etag.go.
+    let tag = etag(json);
     let known = headers.get(IF_NONE_MATCH).and_then(|it| it.to_str().ok()).is_some_and(|it| it == tag);
     let mut answer = if known {
         answer::empty(StatusCode::NOT_MODIFIED)
     } else {
+        let (document, content_type) = match negotiated.encoding {
+            Encoding::Protobuf => (&catalog.aggregated_protobuf()[index], AGGREGATED_PROTOBUF_TYPE),
+            _ => (json, AGGREGATED_TYPE),
+        };
         let body = ResponseBody::whole(Pieces::from_iter([document.clone()]));
-        answer::of(StatusCode::OK, Some(HeaderValue::from_static(AGGREGATED_TYPE)), body)
+        answer::of(StatusCode::OK, Some(HeaderValue::from_static(content_type)), body)
     };
     let headers = answer.headers_mut();
     headers.insert(VARY, HeaderValue::from_static("Accept"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
     headers.insert(ETAG, tag.parse().expect("a digest is hexadecimal"));
     if known {
         headers.remove(CONTENT_TYPE);

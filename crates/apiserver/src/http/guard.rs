@@ -14,6 +14,7 @@ use super::watch_encoder::WatchEncoder;
 use crate::ApiError;
 use crate::panics::{Panicked, caught_in};
 use crate::registry::Kind;
+use crate::request::Encoding;
 
 /// kube-apiserver's message (`WithPanicRecovery` in k8s.io/apiserver v0.36.4
 /// pkg/server/filters/wrap.go).
@@ -49,11 +50,12 @@ pub(super) struct GuardedEvents<S> {
     events: Option<S>,
     panics: Panics,
     kind: Arc<Kind>,
+    encoding: Encoding,
 }
 
 impl<S> GuardedEvents<S> {
-    pub(super) fn new(events: S, panics: Panics, kind: Arc<Kind>) -> Self {
-        Self { events: Some(events), panics, kind }
+    pub(super) fn new(events: S, panics: Panics, kind: Arc<Kind>, encoding: Encoding) -> Self {
+        Self { events: Some(events), panics, kind, encoding }
     }
 }
 
@@ -66,7 +68,7 @@ impl<S: Stream<Item = Result<Pieces, Cut>> + Unpin> Stream for GuardedEvents<S> 
         caught_in(|| Pin::new(events).poll_next(context)).unwrap_or_else(|panic| {
             this.events = None;
             let refusal = this.panics.answer(&panic, "WATCH", &this.kind.def.plural);
-            Poll::Ready(Some(Ok(Pieces::from_iter([WatchEncoder::error(&refusal)]))))
+            Poll::Ready(Some(Ok(Pieces::from_iter([WatchEncoder::error(&refusal, this.encoding)]))))
         })
     }
 }
@@ -88,7 +90,7 @@ mod tests {
             _ => panic!("number {it}"),
         });
         let kind = Catalog::default().kind("", "v1", "pods").expect("pods are always served");
-        let all: Vec<_> = GuardedEvents::new(events, panics.clone(), kind).collect().await;
+        let all: Vec<_> = GuardedEvents::new(events, panics.clone(), kind, Encoding::Json).collect().await;
         let [Ok(_), Ok(last)] = &all[..] else { panic!("{} events", all.len()) };
         let last: Vec<u8> = last.clone().into_iter().flatten().collect();
         let event: Value = serde_json::from_slice(&last).expect("JSON");

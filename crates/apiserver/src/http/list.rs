@@ -11,6 +11,7 @@ use super::parsed_request::ParsedRequest;
 use super::query::Query;
 use super::service::Service;
 use super::show::{self, ListMetadata};
+use super::show_protobuf::encode_ahead;
 use crate::ApiError;
 use crate::reading::{self, Page, Selection};
 use crate::registry::Kind;
@@ -53,9 +54,10 @@ impl Service {
         let (page, shown) = self.shown_page(&parsed.kind, &options, &selection).await?;
         let metadata = ListMetadata::of(&page, &selection);
         let now = self.cluster.source().now();
-        let items = shown.iter().map(|it| &**it);
-        let pieces = show::list(items, &metadata, &parsed.kind, negotiated, now)?;
-        Ok(answer::document(StatusCode::OK, pieces, negotiated, &self.settings))
+        let items = || shown.iter().map(|it| &**it);
+        encode_ahead(items(), &parsed.kind, negotiated).await;
+        let content = show::list(items(), &metadata, &parsed.kind, negotiated, now)?;
+        Ok(answer::document(StatusCode::OK, content, negotiated, &self.settings))
     }
 
     /// Reads a list, and converts its objects to the version of the kind. Returns it with the

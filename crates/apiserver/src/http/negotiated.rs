@@ -11,11 +11,6 @@ use crate::request::{Encoding, ObjectForm, negotiate};
 
 const OBJECTS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const STREAMS: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-/// The media types in the error for a client that accepts only protobuf, which this server reads
-/// but does not write.
-const WRITTEN: &str = "application/json, application/yaml";
-/// The forms that only the discovery roots have.
-const ABSENT: &[&str] = &["APIGroupDiscoveryList"];
 
 /// The negotiated representation of a response.
 #[derive(Clone, Copy, Debug)]
@@ -69,23 +64,17 @@ impl Negotiated {
     /// of a table.
     pub(super) fn of(headers: &HeaderMap, query: &Query, endpoint: Endpoint) -> Result<Self, ApiError> {
         let accept = accept(headers);
-        let transforms = !matches!(endpoint, Endpoint::Discovery | Endpoint::DiscoveryRoot);
-        let chosen = if endpoint == Endpoint::DiscoveryRoot {
-            negotiate(accept.as_deref(), transforms)
-        } else {
-            let absent = if endpoint == Endpoint::Question {
-                &["APIGroupDiscoveryList", "as=Table"][..]
-            } else {
-                ABSENT
-            };
-            negotiate_objects(accept.as_deref(), transforms, absent)
+        let choose = |serves: &dyn Fn(Encoding, ObjectForm) -> bool| negotiate(accept.as_deref(), serves);
+        let chosen = match endpoint {
+            // A client that accepts the aggregated form at all gets it: `WrappedHandler` in
+            // k8s.io/apiserver v0.36.4 pkg/endpoints/discovery/aggregated/wrapper.go.
+            Endpoint::DiscoveryRoot => choose(&|_, form| form == ObjectForm::Discovery)
+                .ok()
+                .filter(|(_, form)| *form == ObjectForm::Discovery),
+            _ => None,
         };
-        let wants_protobuf =
-            || accept.as_deref().is_some_and(|it| it.contains("application/vnd.kubernetes.protobuf"));
-        let (encoding, form) = chosen.map_err(|refusal| match wants_protobuf() {
-            true => accepted_only(WRITTEN),
-            false => not_acceptable(refusal, endpoint),
-        })?;
+        let chosen = chosen.map_or_else(|| choose(&|encoding, form| endpoint.serves(encoding, form)), Ok);
+        let (encoding, form) = chosen.map_err(|refusal| not_acceptable(&refusal, endpoint))?;
         let include = match form {
             ObjectForm::Table => IncludeObject::parse(query.get("includeObject").unwrap_or_default())?,
             _ => IncludeObject::default(),
@@ -97,21 +86,37 @@ impl Negotiated {
     /// else indented JSON.
     pub(super) fn of_refusal(headers: &HeaderMap, query: &Query) -> Self {
         let plain = Self { gzip: false, ..Self::plain(headers, query) };
-        match negotiate_objects(accept(headers).as_deref(), false, ABSENT) {
+        match negotiate(accept(headers).as_deref(), |_, form| form == ObjectForm::Whole) {
             Ok((encoding, _)) => Self { encoding, ..plain },
             Err(_) => Self { pretty: true, ..plain },
         }
     }
 
-    /// Checks that events are requested as JSON, their only encoding.
+    /// Checks that events are requested in an encoding that they have.
     ///
     /// # Errors
     ///
     /// Returns 406 if they are requested as YAML.
     pub(super) fn check_stream(&self) -> Result<(), ApiError> {
         match self.encoding {
-            Encoding::Json => Ok(()),
-            _ => Err(accepted_only(STREAMS)),
+            Encoding::Json | Encoding::Protobuf => Ok(()),
+            Encoding::Yaml => Err(accepted_only(STREAMS)),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Returns true if the endpoint has a representation: `AllowsMediaTypeTransform` in
+    /// k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/rest.go.
+    fn serves(self, encoding: Encoding, form: ObjectForm) -> bool {
+        let is_discovery = matches!(self, Self::Discovery | Self::DiscoveryRoot);
+        let is_protobuf = encoding == Encoding::Protobuf;
+        match form {
+            // A custom kind has no messages of its own, but its metadata are those of all kinds.
+            ObjectForm::Whole => !(is_protobuf && self == Self::Custom),
+            ObjectForm::Table => !is_discovery && !is_protobuf && self != Self::Question,
+            ObjectForm::Metadata | ObjectForm::MetadataList => !is_discovery,
+            ObjectForm::Discovery => self == Self::DiscoveryRoot,
         }
     }
 }
@@ -121,24 +126,6 @@ fn accept(headers: &HeaderMap) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-/// As [`negotiate`], but without the forms that contain one of the `absent` words.
-fn negotiate_objects(
-    accept: Option<&str>,
-    transforms: bool,
-    absent: &[&str],
-) -> Result<(Encoding, ObjectForm), ApiError> {
-    let is_absent = |form: &str| absent.iter().any(|it| form.contains(it));
-    let Some(accept) = accept.filter(|it| is_absent(it)) else {
-        return negotiate(accept, transforms);
-    };
-    let others: Vec<&str> = accept.split(',').filter(|it| !is_absent(it)).collect();
-    if others.is_empty() {
-        Err(accepted_only(OBJECTS))
-    } else {
-        negotiate(Some(&others.join(",")), transforms)
-    }
-}
-
 fn accepted_only(types: &str) -> ApiError {
     let message = format!("only the following media types are accepted: {types}");
     ApiError(Box::new(Status::failure(Reason::NotAcceptable, message)))
@@ -146,7 +133,7 @@ fn accepted_only(types: &str) -> ApiError {
 
 /// Returns the error of one of two layers: go-restful's, or that of k8s.io/apiserver's negotiation,
 /// which is the only one for custom kinds.
-fn not_acceptable(refusal: ApiError, endpoint: Endpoint) -> ApiError {
+fn not_acceptable(refusal: &ApiError, endpoint: Endpoint) -> ApiError {
     let first_layer = refusal.0.message.starts_with("406: ");
     if !first_layer || matches!(endpoint, Endpoint::Custom | Endpoint::Discovery) {
         return accepted_only(OBJECTS);
@@ -207,11 +194,36 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_is_not_listed_for_a_client_that_accepts_nothing_else() {
-        for endpoint in [Endpoint::Object, Endpoint::Collection, Endpoint::Custom] {
-            let refused = negotiated("application/vnd.kubernetes.protobuf", endpoint)
-                .expect_err("protobuf is not served");
-            assert_eq!(refused, format!("only the following media types are accepted: {WRITTEN}"));
+    fn protobuf_has_every_form_but_tables_and_custom_kinds_only_their_metadata() {
+        use Encoding::{Json, Protobuf};
+        use Endpoint::{Collection, Custom, Discovery, DiscoveryRoot, Object, Question};
+        use ObjectForm::{Metadata, MetadataList, Whole};
+        const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+        const EITHER: &str = "application/vnd.kubernetes.protobuf,application/json";
+        const ONE: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        const MANY: &str =
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        const TABLE: &str = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1";
+        let none = || Err(format!("only the following media types are accepted: {OBJECTS}"));
+        for (accept, endpoint, expected) in [
+            (PROTOBUF, Object, Ok((Protobuf, Whole))),
+            (PROTOBUF, Collection, Ok((Protobuf, Whole))),
+            (PROTOBUF, Question, Ok((Protobuf, Whole))),
+            (PROTOBUF, Discovery, Ok((Protobuf, Whole))),
+            (PROTOBUF, DiscoveryRoot, Ok((Protobuf, Whole))),
+            (PROTOBUF, Custom, none()),
+            (EITHER, Object, Ok((Protobuf, Whole))),
+            (EITHER, Custom, Ok((Json, Whole))),
+            (ONE, Object, Ok((Protobuf, Metadata))),
+            (ONE, Custom, Ok((Protobuf, Metadata))),
+            (MANY, Collection, Ok((Protobuf, MetadataList))),
+            (MANY, Custom, Ok((Protobuf, MetadataList))),
+            (ONE, Discovery, none()),
+            (TABLE, Object, none()),
+            (TABLE, Collection, none()),
+            (TABLE, Custom, none()),
+        ] {
+            assert_eq!(negotiated(accept, endpoint), expected, "{accept} {endpoint:?}");
         }
     }
 
@@ -233,6 +245,8 @@ mod tests {
             negotiated(aggregated, Endpoint::DiscoveryRoot),
             Ok((Encoding::Json, ObjectForm::Discovery))
         );
+        let later = "application/vnd.kubernetes.protobuf,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        assert_eq!(negotiated(later, Endpoint::DiscoveryRoot), Ok((Encoding::Json, ObjectForm::Discovery)));
         assert!(negotiated(aggregated, Endpoint::Discovery).is_err());
         let either = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
         assert_eq!(negotiated(either, Endpoint::Discovery), Ok((Encoding::Json, ObjectForm::Whole)));
@@ -262,5 +276,8 @@ mod tests {
         assert_eq!((of("application/yaml").encoding, of("application/yaml").pretty), (Encoding::Yaml, false));
         assert!(of("text/html").pretty && of("application/json;as=Table;v=v1;g=meta.k8s.io").pretty);
         assert!(!of("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").pretty);
+        assert_eq!(of("application/vnd.kubernetes.protobuf").encoding, Encoding::Protobuf);
+        let metadata = of("application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+        assert_eq!((metadata.encoding, metadata.pretty), (Encoding::Json, true));
     }
 }

@@ -36,8 +36,8 @@ impl Service {
             KubeletRequest::of(&self.cluster, &place).check_container(query.get("container"))?;
             self.cluster.read_part(&place).await?
         };
-        let pieces = show::object(&shown, place.kind, negotiated, self.cluster.source().now())?;
-        Ok(answer::document(StatusCode::OK, pieces, negotiated, &self.settings))
+        let content = show::object(&shown, place.kind, negotiated, self.cluster.source().now())?;
+        Ok(answer::document(StatusCode::OK, content, negotiated, &self.settings))
     }
 
     async fn not_older_than(&self, text: &str) -> Result<(), ApiError> {

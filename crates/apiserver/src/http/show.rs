@@ -1,19 +1,24 @@
 //! The representation of objects and lists: complete, as a table, or as metadata only.
+//!
+//! Everything here is the same for all encodings; the bytes of a list in protobuf are assembled in
+//! `show_protobuf.rs`.
 
 use bytes::Bytes;
 use dogwatch_core::{Reason, Status};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::content::{Content, unencodable};
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
+use super::show_protobuf::ProtobufList;
 use crate::ApiError;
 use crate::cluster::ResponseObject;
 use crate::custom::columns::{self as custom_columns, CellRoom};
 use crate::print;
 use crate::reading::{Page, Selection};
 use crate::registry::{Kind, Unconverted};
-use crate::request::{ContinueToken, ObjectForm};
+use crate::request::{ContinueToken, Encoding, ObjectForm};
 use crate::store::Encoded;
 
 /// The metadata of a list.
@@ -39,11 +44,17 @@ pub(super) fn object(
     kind: &Kind,
     negotiated: &Negotiated,
     now: Timestamp,
-) -> Result<Pieces, ApiError> {
+) -> Result<Content, ApiError> {
     if let (ObjectForm::Whole, ResponseObject::Stored(stored)) = (negotiated.form, shown)
         && kind.shows_bytes_of(stored)
     {
-        return Ok(Pieces::from_iter([stored.bytes()]));
+        return Ok(match negotiated.encoding {
+            Encoding::Protobuf => {
+                let encoded = stored.protobuf().map_err(|it| unencodable(&it))?;
+                Content::Protobuf(Pieces::from_iter([encoded.object()]))
+            }
+            _ => Content::Json(Pieces::from_iter([stored.bytes()])),
+        });
     }
     let value = match shown {
         ResponseObject::Stored(stored) => kind.try_show(stored)?,
@@ -59,7 +70,7 @@ pub(super) fn object(
         ObjectForm::MetadataList => return Err(not_a_list(kind)),
         _ => value,
     };
-    Ok(Pieces::from(shown.to_string().into_bytes()))
+    Content::of(&shown, negotiated.encoding).map_err(|it| unencodable(&it))
 }
 
 /// Encodes a list.
@@ -73,8 +84,11 @@ pub(super) fn list<'a>(
     kind: &Kind,
     negotiated: &Negotiated,
     now: Timestamp,
-) -> Result<Pieces, ApiError> {
-    match negotiated.form {
+) -> Result<Content, ApiError> {
+    if negotiated.encoding == Encoding::Protobuf {
+        return protobuf_list(items, metadata, kind, negotiated.form);
+    }
+    let json = match negotiated.form {
         ObjectForm::Table => {
             let columns = columns(kind, &json!({ "kind": kind.def.kind }));
             let table = print::table(Some(columns), metadata.to_value(false), Vec::new());
@@ -83,15 +97,47 @@ pub(super) fn list<'a>(
                 room.add(it.bytes().len());
                 Ok(row(kind, &kind.try_show(it)?, negotiated, now, &mut room))
             });
-            Ok(with_items(table, "rows", rows)?)
+            with_items(table, "rows", rows)?
         }
         ObjectForm::MetadataList => {
             let list = print::partial_metadata_list(metadata.to_value(false), []);
-            Ok(with_items(list, "items", items.map(|it| Ok(print::partial_metadata(&kind.try_show(it)?))))?)
+            with_items(list, "items", items.map(|it| Ok(print::partial_metadata(&kind.try_show(it)?))))?
         }
-        ObjectForm::Metadata => Err(is_a_list(kind)),
-        _ => Ok(whole_list(items, metadata, kind)?),
+        ObjectForm::Metadata => return Err(is_a_list(kind)),
+        _ => whole_list(items, metadata, kind)?,
+    };
+    Ok(Content::Json(json))
+}
+
+/// Encodes a list in protobuf, which has no tables.
+fn protobuf_list<'a>(
+    items: impl Iterator<Item = &'a Encoded>,
+    metadata: &ListMetadata,
+    kind: &Kind,
+    form: ObjectForm,
+) -> Result<Content, ApiError> {
+    let is_whole = match form {
+        ObjectForm::Metadata => return Err(is_a_list(kind)),
+        ObjectForm::MetadataList => false,
+        _ => true,
+    };
+    let list = if is_whole {
+        let metadata = metadata.of_whole_list(kind.def.custom);
+        json!({ "kind": kind.def.list_kind(), "apiVersion": kind.def.api_version(), "metadata": metadata })
+    } else {
+        print::partial_metadata_list(metadata.to_value(false), [])
+    };
+    let mut list = ProtobufList::new(&list).map_err(|it| unencodable(&it))?;
+    for item in items {
+        let added = if is_whole && kind.shows_bytes_of(item) {
+            list.add_stored(item)
+        } else {
+            let value = kind.try_show(item)?;
+            list.add(&if is_whole { value } else { print::partial_metadata(&value) })
+        };
+        added.map_err(|it| unencodable(&it))?;
     }
+    Ok(Content::Protobuf(list.finish()))
 }
 
 /// Encodes an empty list together with items, which go into the last of its fields, one after the
@@ -181,6 +227,16 @@ impl ListMetadata {
         }
         metadata.into()
     }
+
+    /// Returns the metadata of a list of complete objects.
+    fn of_whole_list(&self, custom: bool) -> Value {
+        let mut metadata = self.to_value(custom);
+        // Only complete lists of built-in kinds have a field for it.
+        if let (false, Some(selector)) = (custom, &self.shards) {
+            metadata["shardInfo"] = json!({ "selector": selector });
+        }
+        metadata
+    }
 }
 
 /// Concatenates the stored bytes of all items. Items of built-in kinds leave out the kind and
@@ -192,12 +248,7 @@ fn whole_list<'a>(
 ) -> Result<Pieces, Unconverted> {
     let custom = kind.def.custom;
     let (list_kind, api_version) = (json!(kind.def.list_kind()), json!(kind.def.api_version()));
-    let mut shown = metadata.to_value(custom);
-    // Only complete lists of built-in kinds have a field for it.
-    if let (false, Some(selector)) = (custom, &metadata.shards) {
-        shown["shardInfo"] = json!({ "selector": selector });
-    }
-    let metadata = shown;
+    let metadata = metadata.of_whole_list(custom);
     let (head, tail) = if custom {
         (
             format!(r#"{{"apiVersion":{api_version},"items":["#),

@@ -183,8 +183,9 @@ impl Service {
         watch.plan_bookmark(now);
         watch.begin(&options, time::after(now, self.settings.version_wait));
         let kind = Arc::clone(&parsed.kind);
-        let events = GuardedEvents::new(StepStream::Idle(watch), self.panics.clone(), kind);
-        Ok(answer::events(ResponseBody::events(events)))
+        let encoding = negotiated.encoding;
+        let events = GuardedEvents::new(StepStream::Idle(watch), self.panics.clone(), kind, encoding);
+        Ok(answer::events(ResponseBody::events(events), encoding))
     }
 }
 
@@ -531,7 +532,7 @@ impl Watch {
     }
 
     fn fail(&mut self, refusal: &ApiError) {
-        self.ready.push_back(Pieces::from_iter([WatchEncoder::error(refusal)]));
+        self.ready.push_back(Pieces::from_iter([self.encoder.last_error(refusal)]));
         self.state = WatchState::Over;
     }
 

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::answer::status_json;
+use super::content::unencodable;
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use super::show;
@@ -15,9 +16,10 @@ use crate::cluster::Source;
 use crate::custom::columns::CellRoom;
 use crate::kinds::shape;
 use crate::print;
+use crate::protobuf::{self, EncodeError};
 use crate::reading::Frame;
 use crate::registry::Kind;
-use crate::request::ObjectForm;
+use crate::request::{Encoding, ObjectForm};
 
 /// The encoder of one watch's events.
 #[derive(Debug)]
@@ -37,13 +39,18 @@ impl WatchEncoder {
     /// Encodes an event. Where the representation allows, the bytes are shared with the store and
     /// all other watches.
     pub(super) fn event(&mut self, frame: &Frame, source: &Source, out: &mut Pieces) {
-        if self.negotiated.form == ObjectForm::Whole && self.kind.shows_bytes_of(&frame.object) {
-            frame.write(out);
-        } else {
+        let encoding = self.negotiated.encoding;
+        if self.negotiated.form != ObjectForm::Whole || !self.kind.shows_bytes_of(&frame.object) {
             match self.kind.try_show(&frame.object) {
                 Ok(object) => out.push(self.shaped(frame.event_type.as_str(), object, source.now())),
-                Err(unconverted) => out.push(Self::error(&unconverted.into())),
+                Err(unconverted) => out.push(Self::error(&unconverted.into(), encoding)),
             }
+        } else if encoding == Encoding::Protobuf {
+            if let Err(error) = frame.write_protobuf(out) {
+                out.push(Self::error(&unencodable(&error), encoding));
+            }
+        } else {
+            frame.write(out);
         }
     }
 
@@ -65,9 +72,21 @@ impl WatchEncoder {
     }
 
     /// Encodes an error as the last event.
-    pub(super) fn error(refusal: &ApiError) -> Bytes {
+    pub(super) fn last_error(&self, refusal: &ApiError) -> Bytes {
+        Self::error(refusal, self.negotiated.encoding)
+    }
+
+    /// Encodes an error as the last event of a watch in an encoding.
+    pub(super) fn error(refusal: &ApiError, encoding: Encoding) -> Bytes {
         let status = status_json(refusal, None);
-        Bytes::from([br#"{"type":"ERROR","object":"#, &status[..], b"}\n"].concat())
+        let in_protobuf = || {
+            let status: Value = serde_json::from_slice(&status).unwrap_or_default();
+            framed("ERROR", &status).unwrap_or_default()
+        };
+        match encoding {
+            Encoding::Protobuf => in_protobuf(),
+            _ => Bytes::from([br#"{"type":"ERROR","object":"#, &status[..], b"}\n"].concat()),
+        }
     }
 
     fn shaped(&mut self, event: &str, object: Value, now: Timestamp) -> Bytes {
@@ -81,6 +100,16 @@ impl WatchEncoder {
             ObjectForm::Metadata | ObjectForm::MetadataList => print::partial_metadata(&object),
             _ => object,
         };
-        Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{shown}}}\n"))
+        match self.negotiated.encoding {
+            Encoding::Protobuf => framed(event, &shown)
+                .unwrap_or_else(|error| Self::error(&unencodable(&error), Encoding::Protobuf)),
+            _ => Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{shown}}}\n")),
+        }
     }
+}
+
+/// Encodes an event as a frame in protobuf.
+fn framed(event: &str, object: &Value) -> Result<Bytes, EncodeError> {
+    let object = protobuf::encode(object)?;
+    Ok(Bytes::from([protobuf::watch_head(event, object.len()), object].concat()))
 }

@@ -107,8 +107,8 @@ impl Service {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
         let negotiated = &exchange.negotiated;
         let object = self.cluster.conversion().ready_to_respond(&parsed.kind, written.object).await?;
-        let pieces = show::object(&object, &parsed.kind, negotiated, self.cluster.source().now())?;
-        let mut answer = answer::document(code, pieces, negotiated, &self.settings);
+        let content = show::object(&object, &parsed.kind, negotiated, self.cluster.source().now())?;
+        let mut answer = answer::document(code, content, negotiated, &self.settings);
         answer::warn(&mut answer, warnings.iter().chain(&written.warnings));
         Ok(answer)
     }

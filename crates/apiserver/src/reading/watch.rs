@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::selection::Selection;
+use crate::protobuf::EncodeError;
 use crate::store::{Change, Encoded, EventType};
 
 /// One event of a watch, not yet encoded.
@@ -44,6 +45,16 @@ impl Frame {
     /// send it.
     pub(crate) fn write(&self, out: &mut impl Extend<Bytes>) {
         self.object.write_line(self.event_type, out);
+    }
+
+    /// Writes the event as a frame in protobuf, in pieces that are shared in the same way.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error, and writes nothing, if the object has no protobuf encoding.
+    pub(crate) fn write_protobuf(&self, out: &mut impl Extend<Bytes>) -> Result<(), EncodeError> {
+        self.object.protobuf()?.write_event(self.event_type, out);
+        Ok(())
     }
 }
 

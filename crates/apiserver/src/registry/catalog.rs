@@ -5,12 +5,14 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
 use dogwatch_core::ObjectKey;
+use serde_json::Value;
 
 use super::definition::{ServedKinds, StoredDefinition};
 use super::kind::{BUILTIN_COLLECTIONS, Family, Kind};
 use crate::builtin::{self, ResourceDef};
 use crate::discovery::{self, Served};
 use crate::openapi::{self, Document, OpenApiV2};
+use crate::protobuf;
 use crate::store::{CollectionName, Encoded};
 
 type Kinds = HashMap<(String, String, String), Arc<Kind>>;
@@ -31,6 +33,7 @@ pub struct Catalog {
     served: OnceLock<Served>,
     documents: OnceLock<Vec<Document>>,
     aggregated: OnceLock<[Bytes; 2]>,
+    aggregated_protobuf: OnceLock<[Bytes; 2]>,
     index: OnceLock<Bytes>,
     /// The number of definitions compiled for this catalog and its predecessors.
     compiled: u64,
@@ -182,12 +185,21 @@ impl Catalog {
         self.served.get_or_init(|| Served::new(self.custom().map(|it| Arc::clone(&it.def))))
     }
 
-    /// Returns the aggregated discovery documents of `/api` and `/apis`.
+    /// Returns the aggregated discovery documents of `/api` and `/apis`, in JSON.
     pub fn aggregated(&self) -> &[Bytes; 2] {
-        self.aggregated.get_or_init(|| {
-            [discovery::aggregated_core(self.served()), discovery::aggregated_groups(self.served())]
-                .map(|it| Bytes::from(format!("{it}\n")))
+        self.aggregated.get_or_init(|| self.aggregated_values().map(|it| Bytes::from(format!("{it}\n"))))
+    }
+
+    /// Returns the aggregated discovery documents of `/api` and `/apis`, in protobuf.
+    pub fn aggregated_protobuf(&self) -> &[Bytes; 2] {
+        const ENCODED: &str = "names and verbs are the strings that the messages of discovery have";
+        self.aggregated_protobuf.get_or_init(|| {
+            self.aggregated_values().map(|it| Bytes::from(protobuf::encode(&it).expect(ENCODED)))
         })
+    }
+
+    fn aggregated_values(&self) -> [Value; 2] {
+        [discovery::aggregated_core(self.served()), discovery::aggregated_groups(self.served())]
     }
 
     /// Returns the index of OpenAPI documents.

@@ -4,16 +4,22 @@
 //! event, and the object itself is a slice of it. The version is at a known offset, so that the
 //! last state of a deleted object can carry the version of the deletion without being encoded
 //! again.
+//!
+//! The same object in protobuf is encoded when a client asks for it first, and then kept for all
+//! others.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use dogwatch_core::{Labels, ObjectKey};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::event_type::EventType;
+use super::protobuf_frame::ProtobufFrame;
 use crate::depth;
+use crate::protobuf::{EncodeError, has_protobuf};
 
 /// The field that is left empty in the encoding, and filled in when the version is known.
 const VERSION: &str = "resourceVersion";
@@ -23,6 +29,10 @@ const TIE_FIELDS: [&str; 3] = ["ownerReferences", "finalizers", "deletionTimesta
 
 /// The bytes after the object in the line of a watch event.
 const LINE_END: &[u8] = b"}\n";
+
+/// The number of bytes by which an object that is kept in protobuf may be larger than its JSON: the
+/// lengths of a large text, and the structure around the bytes.
+const PROTOBUF_OVERHEAD: usize = size_of::<ProtobufFrame>() + 64;
 
 /// A selectable field of an object: its name and its value.
 pub(crate) type SelectableField = (FieldName, String);
@@ -34,18 +44,6 @@ pub enum FieldName {
     Static(&'static str),
     /// A field of a custom kind, shared by all objects of the kind.
     Shared(Arc<str>),
-}
-
-/// The type of a watch event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EventType {
-    /// The object was created, or entered the selection.
-    Added,
-    /// The object changed.
-    Modified,
-    /// The object was deleted, or left the selection.
-    Deleted,
 }
 
 /// The reason that an object cannot be stored.
@@ -87,6 +85,8 @@ struct Attributes {
     fields: Vec<SelectableField>,
     /// The schema that the object was prepared with.
     schema: Option<u64>,
+    /// Set if the kind has a protobuf encoding.
+    has_protobuf: bool,
 }
 
 /// One version of one object.
@@ -103,6 +103,8 @@ pub struct Encoded {
     preamble: usize,
     /// The offset in the object of the digits of the version.
     version_at: usize,
+    /// The object in protobuf, once it was requested; `None` if it is not kept.
+    protobuf: OnceLock<Option<Box<ProtobufFrame>>>,
 }
 
 impl FieldName {
@@ -131,26 +133,6 @@ impl Attributes {
     }
 }
 
-impl EventType {
-    /// Returns the type as it is written in events.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
-        }
-    }
-
-    /// Returns the bytes before the object in the line of a watch event.
-    fn head(self) -> &'static [u8] {
-        match self {
-            Self::Added => br#"{"type":"ADDED","object":"#,
-            Self::Modified => br#"{"type":"MODIFIED","object":"#,
-            Self::Deleted => br#"{"type":"DELETED","object":"#,
-        }
-    }
-}
-
 impl Draft {
     /// Encodes an object; the version that it carries is ignored. `fields` are the selectable
     /// fields of its kind other than name and namespace.
@@ -171,7 +153,16 @@ impl Draft {
         let labels =
             labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
         let tied = TIE_FIELDS.iter().any(|it| metadata.contains_key(*it));
-        let attributes = Attributes { key, uid: text("uid").to_owned(), labels, tied, fields, schema: None };
+        let type_field = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+        let attributes = Attributes {
+            key,
+            uid: text("uid").to_owned(),
+            labels,
+            tied,
+            fields,
+            schema: None,
+            has_protobuf: has_protobuf(type_field("apiVersion"), type_field("kind")),
+        };
 
         let mut out = Vec::with_capacity(2048);
         out.push(b'{');
@@ -235,7 +226,8 @@ impl Draft {
         let (head, tail) = self.text.split_at(self.version_at);
         let line = line(event_type, head, version, tail);
         let (preamble, version_at) = (self.preamble, self.version_at);
-        Encoded { version, attributes: Arc::new(self.attributes), event_type, line, preamble, version_at }
+        let (attributes, protobuf) = (Arc::new(self.attributes), OnceLock::new());
+        Encoded { version, attributes, event_type, line, preamble, version_at, protobuf }
     }
 }
 
@@ -292,6 +284,7 @@ impl Encoded {
             event_type: EventType::Deleted,
             line,
             attributes: Arc::clone(&self.attributes),
+            protobuf: OnceLock::new(),
             ..*self
         }
     }
@@ -301,9 +294,46 @@ impl Encoded {
         &self.line[self.event_type.head().len()..self.line.len() - LINE_END.len()]
     }
 
-    /// Returns its approximate size in memory, in bytes.
+    /// Returns its approximate size in memory, in bytes. It is the same before and after the object
+    /// is encoded in protobuf.
     pub(super) fn size(&self) -> usize {
-        size_of::<Self>() + size_of::<Attributes>() + self.line.len() + self.attributes.heap_size()
+        let encodings = self.line.len() + if self.attributes.has_protobuf { self.max_protobuf() } else { 0 };
+        size_of::<Self>() + size_of::<Attributes>() + encodings + self.attributes.heap_size()
+    }
+
+    /// Returns the maximum number of bytes in protobuf that are kept: those of the JSON, which is
+    /// larger except for objects of mostly small or negative numbers. They count from the beginning,
+    /// because a log subtracts the size of an object that it drops from a sum it was added to before.
+    fn max_protobuf(&self) -> usize {
+        self.line.len() + PROTOBUF_OVERHEAD
+    }
+
+    /// Returns the object in protobuf. It is encoded once for all callers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kind has no protobuf encoding, or if a value does not have the type of
+    /// its field.
+    pub fn protobuf(&self) -> Result<ProtobufFrame, EncodeError> {
+        let encode = || ProtobufFrame::encode(self.event_type, &self.to_value());
+        let mut encoded = None;
+        let kept = self.protobuf.get_or_init(|| {
+            let frame = encode();
+            let is_kept = |it: &&ProtobufFrame| it.len() <= self.max_protobuf();
+            let kept = frame.as_ref().ok().filter(is_kept).cloned().map(Box::new);
+            encoded = Some(frame);
+            kept
+        });
+        match (encoded, kept) {
+            (Some(encoded), _) => encoded,
+            (None, Some(kept)) => Ok((**kept).clone()),
+            (None, None) => encode(),
+        }
+    }
+
+    /// Returns true if [`Self::protobuf`] has nothing to encode.
+    pub fn is_in_protobuf(&self) -> bool {
+        self.protobuf.get().is_some_and(Option::is_some)
     }
 
     /// Returns its JSON as shared bytes, without copying.
@@ -428,6 +458,39 @@ mod tests {
         assert!(size(object(""), "v".repeat(1_000)) >= small + 1_000);
         // Once in the line and once on its own.
         assert!(size(object(&"v".repeat(1_000)), String::new()) >= small + 2_000);
+    }
+
+    #[test]
+    fn an_object_is_encoded_in_protobuf_once_and_has_the_same_size_then() {
+        let object = json!({ "kind": "ConfigMap", "apiVersion": "v1", "data": { "k": "v".repeat(1_000) },
+            "metadata": { "name": "a", "resourceVersion": "42" } });
+        let stored = Draft::new(&object, vec![]).expect("it has a name").at(42);
+        let before = (stored.size(), stored.is_in_protobuf());
+        let first = stored.protobuf().expect("a built-in kind").object();
+        assert_eq!(crate::protobuf::decode(&first).expect("protobuf").value, object);
+        assert_eq!(stored.protobuf().expect("a built-in kind").object().as_ptr(), first.as_ptr());
+        assert_eq!((before, stored.is_in_protobuf()), ((stored.size(), false), true));
+        assert!(stored.size() >= stored.json().len() + first.len());
+        // The last state has another version, and so other bytes.
+        let last = stored.with_version(43).protobuf().expect("a built-in kind").object();
+        assert_eq!(
+            crate::protobuf::decode(&last).expect("protobuf").value["metadata"]["resourceVersion"],
+            "43"
+        );
+    }
+
+    #[test]
+    fn protobuf_that_is_larger_than_its_json_is_not_kept() {
+        let groups: Vec<_> = (0..100).map(|_| -1).collect();
+        let pod = json!({ "kind": "Pod", "apiVersion": "v1", "metadata": { "name": "a", "resourceVersion": "1" },
+            "spec": { "containers": [], "securityContext": { "supplementalGroups": groups } } });
+        let stored = Draft::new(&pod, vec![]).expect("it has a name").at(1);
+        let object = stored.protobuf().expect("a built-in kind").object();
+        assert!(object.len() > stored.json().len() + PROTOBUF_OVERHEAD && !stored.is_in_protobuf());
+        assert_eq!(stored.protobuf().expect("a built-in kind").object(), object);
+        let custom = json!({ "kind": "Widget", "apiVersion": "example.com/v1", "metadata": { "name": "a" } });
+        let custom = Draft::new(&custom, vec![]).expect("it has a name").at(1);
+        assert!(custom.protobuf().is_err() && custom.protobuf().is_err());
     }
 
     #[test]

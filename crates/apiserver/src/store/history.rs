@@ -360,6 +360,29 @@ mod tests {
         assert_eq!(versions(&history, 500), BTreeMap::from([("a".to_owned(), 500)]));
     }
 
+    /// A client that reads in protobuf must not make the log larger, whenever it reads.
+    #[test]
+    fn the_size_of_a_log_includes_protobuf_before_and_after_it_is_requested() {
+        let (mut history, largest) = (History::default(), 1 << 20);
+        let mut kept = 0;
+        for version in 1..=300 {
+            let object = json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": { "name": "a" },
+                "data": { "k": "x".repeat(20_000) } });
+            let object = Arc::new(Draft::new(&object, vec![]).expect("it has a name").at(version));
+            let size = history.size();
+            history.write(&ObjectKey::cluster("a"), version, Some(Arc::clone(&object)));
+            assert!(history.size() - size >= 40_000, "JSON and protobuf");
+            let before = history.size();
+            kept += usize::from(version % 3 == 0 && object.protobuf().is_ok() && object.is_in_protobuf());
+            assert_eq!(history.size(), before);
+            history.shorten(100_000, largest);
+            assert!(history.size() <= largest, "{} at {version}", history.size());
+        }
+        assert_eq!(kept, 100);
+        history.compact(300);
+        assert_eq!(history.size(), 0);
+    }
+
     proptest! {
         /// The contract of list and watch: a list at N plus the changes up to M equals a list at M,
         /// whatever was compacted before N.

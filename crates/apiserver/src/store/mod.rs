@@ -12,6 +12,8 @@
 //! History is bounded in three ways: by the number and by the size of changes at each commit, and
 //! by their age when the caller trims it ([`Store::trim`]).
 
+mod event_type;
+mod protobuf_frame;
 mod encoded;
 mod objects;
 mod log;
@@ -26,7 +28,8 @@ use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
 
-pub(crate) use encoded::{Draft, Encoded, EventType, FieldName, Unstorable};
+pub(crate) use encoded::{Draft, Encoded, FieldName, Unstorable};
+pub(crate) use event_type::EventType;
 pub(crate) use history::{Compacted, History};
 pub(crate) use log::Change;
 pub(crate) use storage::{Pending, Storage};
@@ -37,7 +40,8 @@ use crate::change_notifier::{ChangeListener, ChangeNotifier};
 const LONGEST_LOG: usize = 100_000;
 
 /// The maximum size of the changes kept per collection, in bytes. Beyond it, the older half is
-/// dropped.
+/// dropped. An object of a built-in kind counts in JSON and in protobuf, whether or not it was
+/// requested in both.
 const LARGEST_LOG: usize = 64 << 20;
 
 /// The name of a collection: the group and plural name of the resource, independent of the API

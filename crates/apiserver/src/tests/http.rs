@@ -10,6 +10,7 @@ mod races;
 mod panics;
 mod pod_resources;
 mod preconditions;
+mod protobuf;
 mod read;
 mod shards;
 mod non_resource;

@@ -11,6 +11,7 @@ mod builtin;
 mod changes;
 mod collections;
 mod custom;
+mod protobuf;
 mod queries;
 mod responses;
 mod watches;

@@ -1,6 +1,7 @@
 //! Tests of the whole pipeline, on a server in the same process.
 
 mod follow;
+mod protobuf_encoding;
 #[cfg(feature = "derive")]
 mod custom_resource_derive;
 #[cfg(all(feature = "derive", feature = "testing"))]

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::envelope::Envelope;
 use super::fields::Raw;
-use super::output::push;
+use super::output::{push, push_nested};
 use super::schema::{Field, Form, Repeat, Schema, Shape};
 
 /// The maximal nesting depth, as for decoding.
@@ -70,16 +70,9 @@ pub(crate) fn encode(object: &Value) -> Result<Vec<u8>, EncodeError> {
             "the kind {kind:?} of {api_version:?} has no protobuf encoding"
         )));
     };
-    let (mut types, mut content) = (Vec::new(), Vec::new());
-    push(1, Raw::Bytes(api_version.as_bytes()), &mut types);
-    push(2, Raw::Bytes(kind.as_bytes()), &mut types);
+    let mut content = Vec::new();
     Encoder { schema, depth: 0 }.fields(message, members, &mut content)?;
-    let mut body = Envelope::MAGIC.to_vec();
-    push(1, Raw::Bytes(&types), &mut body);
-    push(2, Raw::Bytes(&content), &mut body);
-    push(3, Raw::Bytes(b""), &mut body);
-    push(4, Raw::Bytes(b""), &mut body);
-    Ok(body)
+    Ok([&Envelope::head(api_version, kind, content.len())[..], &content, Envelope::TAIL].concat())
 }
 
 #[derive(Clone, Copy)]
@@ -99,9 +92,7 @@ impl Encoder {
         for number in 1..64 {
             let Some(field) = self.schema.field(message, number) else { continue };
             if let (".", Shape::Message(embedded)) = (field.name, field.shape) {
-                let mut content = Vec::new();
-                inner.fields(embedded, object, &mut content)?;
-                push(field.number, Raw::Bytes(&content), out);
+                push_nested(field.number, out, |out| inner.fields(embedded, object, out))?;
                 continue;
             }
             match object.get(field.name) {
@@ -129,12 +120,13 @@ impl Encoder {
             (Repeat::Many, value) => Err(EncodeError::expected("a list", value)),
             (Repeat::Map, Value::Object(entries)) => {
                 for (key, value) in entries {
-                    let mut entry = Vec::new();
-                    push(1, Raw::Bytes(key.as_bytes()), &mut entry);
-                    if !value.is_null() {
-                        self.value(2, field.shape, value, &mut entry).map_err(|error| error.within(key))?;
-                    }
-                    push(field.number, Raw::Bytes(&entry), out);
+                    push_nested(field.number, out, |out| {
+                        push(1, Raw::Bytes(key.as_bytes()), out);
+                        if value.is_null() {
+                            return Ok(());
+                        }
+                        self.value(2, field.shape, value, out).map_err(|error| error.within(key))
+                    })?;
                 }
                 Ok(())
             }
@@ -146,10 +138,7 @@ impl Encoder {
     fn value(self, number: u8, shape: Shape, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let raw = match shape {
             Shape::Message(message) => {
-                let mut content = Vec::new();
-                self.message(message, value, &mut content)?;
-                push(number, Raw::Bytes(&content), out);
-                return Ok(());
+                return push_nested(number, out, |out| self.message(message, value, out));
             }
             Shape::Bytes => {
                 let text = text(value)?;

@@ -14,9 +14,11 @@ mod times;
 mod output;
 mod canonical;
 mod envelope;
+mod assembly;
 mod cursor;
 mod encode;
 
+pub use assembly::{list_entry, watch_head};
 pub(crate) use canonical::canonical;
 pub(crate) use cursor::Cursor;
 pub use encode::EncodeError;
