@@ -42,6 +42,7 @@ mod health;
 mod change_notifier;
 mod store;
 mod user;
+mod distinguished_name;
 mod authorization;
 mod reading;
 mod registry;

@@ -76,6 +76,7 @@ impl Route {
             all => all,
         };
         match trimmed {
+            ["apis", "", ..] => Self::Other(path.to_owned()),
             ["api"] => Self::CoreVersions,
             ["apis"] => Self::Groups,
             ["apis", group] => Self::Group((*group).to_owned()),
@@ -228,6 +229,8 @@ mod tests {
             ("/api/v1/namespaces/a/pods/x%2Flog", "- v1 a pods x log"),
             ("/api/v1/proxy/nodes/x", "Other(\"/api/v1/proxy/nodes/x\")"),
             ("/%76ersion", "Other(\"/version\")"),
+            ("/apis//v1/pods", "Other(\"/apis//v1/pods\")"),
+            ("/apis//v1", "Other(\"/apis//v1\")"),
         ] {
             assert_eq!(described(path), expected, "{path}");
         }

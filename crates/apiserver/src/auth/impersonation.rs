@@ -8,6 +8,7 @@ use percent_encoding::percent_decode_str;
 use super::impersonation_mode::{self, LastModes};
 use crate::ApiError;
 use crate::authorization::{AccessRequest, Decision};
+use crate::strconv::quote;
 use crate::user::User;
 
 const USER: &str = "impersonate-user";
@@ -80,17 +81,18 @@ fn unescape(key: &str) -> String {
 /// Formats a user as Go's `%#v`, which kube-apiserver uses in its message.
 fn go_syntax(user: &User) -> String {
     let list = |values: &[String]| {
-        let quoted: Vec<String> = values.iter().map(|it| format!("{it:?}")).collect();
+        let quoted: Vec<String> = values.iter().map(|it| quote(it)).collect();
         format!("[]string{{{}}}", quoted.join(", "))
     };
     let groups = if user.groups.is_empty() { "[]string(nil)".to_owned() } else { list(&user.groups) };
     let map = |values: &BTreeMap<String, Vec<String>>| {
-        let entries: Vec<String> = values.iter().map(|(key, it)| format!("{key:?}:{}", list(it))).collect();
+        let entries: Vec<String> =
+            values.iter().map(|(key, it)| format!("{}:{}", quote(key), list(it))).collect();
         format!("map[string][]string{{{}}}", entries.join(", "))
     };
     let extra = if user.extra.is_empty() { "map[string][]string(nil)".to_owned() } else { map(&user.extra) };
-    let (name, uid) = (&user.name, &user.uid);
-    format!("&user.DefaultInfo{{Name:{name:?}, UID:{uid:?}, Groups:{groups}, Extra:{extra}}}")
+    let (name, uid) = (quote(&user.name), quote(&user.uid));
+    format!("&user.DefaultInfo{{Name:{name}, UID:{uid}, Groups:{groups}, Extra:{extra}}}")
 }
 
 #[cfg(test)]

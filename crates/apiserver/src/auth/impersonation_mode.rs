@@ -298,7 +298,9 @@ fn problem_of_extra(key: &str, values: &[String]) -> Option<String> {
 /// Returns the namespace and name of the service account with this user name.
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+    // Any other name is that of an ordinary user, which takes another permission.
+    let is_valid = names::label(namespace).is_empty() && names::subdomain(name).is_empty();
+    is_valid.then_some((namespace, name))
 }
 
 /// Returns the name of the node with this user name.
@@ -382,6 +384,26 @@ mod tests {
         assert!(refusal.ends_with("impersonating the system:masters group is not allowed"), "{refusal}");
         let legacy = ["impersonate /users bob", "impersonate /groups system:masters"];
         assert!(impersonated(&admin, &legacy).is_ok());
+    }
+
+    #[test]
+    fn a_name_that_no_service_account_can_have_is_that_of_a_user() {
+        for name in [
+            "system:serviceaccount:default:Admin_1",
+            "system:serviceaccount:Bad_ns:x",
+            "system:serviceaccount:a:b:c",
+        ] {
+            let wanted = User { name: name.to_owned(), ..User::default() };
+            let account = name.rsplit(':').next().unwrap();
+            let refusal = impersonated(&wanted, &[&format!("impersonate /serviceaccounts {account}")]);
+            assert!(refusal.unwrap_err().contains("impersonate-on:user-info:list"), "{name}");
+            let user = format!("impersonate /users {name}");
+            assert_eq!(
+                impersonated(&wanted, &[&user]),
+                Ok(vec!["system:authenticated".to_owned()]),
+                "{name}"
+            );
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) use peer::PeerIdentity;
 
 use self::impersonation_mode::LastModes;
 use crate::ApiError;
-use crate::authorization::AccessRequest;
+use crate::authorization::{AccessRequest, AuthorizationMode};
 use crate::cluster::Cluster;
 use crate::user::User;
 
@@ -78,9 +78,20 @@ impl Authenticator {
 
     /// Returns true if a request is authenticated by its connection alone, either by a client
     /// certificate or because no credentials are required, and not by a token of its own. Such a
-    /// request could be one that a web page made a browser send.
-    pub(crate) fn trusts_connection(&self, headers: &HeaderMap, peer: Option<&PeerIdentity>) -> bool {
-        bearer(headers).is_none() && (peer.is_some() || self.anonymous != Anonymous::Refused)
+    /// request could be one that a web page made a browser send. If roles are enforced, a request of
+    /// `system:anonymous` is not trusted with anything.
+    pub(crate) fn trusts_connection(
+        &self,
+        headers: &HeaderMap,
+        peer: Option<&PeerIdentity>,
+        mode: AuthorizationMode,
+    ) -> bool {
+        let trusts_anonymous = match self.anonymous {
+            Anonymous::Refused => false,
+            Anonymous::Allowed => mode == AuthorizationMode::AlwaysAllow,
+            Anonymous::Admin => true,
+        };
+        bearer(headers).is_none() && (peer.is_some() || trusts_anonymous)
     }
 
     /// Returns the user of a request for a path, after impersonation. `access` is what the request
@@ -232,8 +243,11 @@ mod tests {
         ] {
             let pairs: Vec<_> = authorization.map(|it| ("authorization", it)).into_iter().collect();
             let it = Authenticator::new().anonymous(anonymous);
-            let found = it.trusts_connection(&headers(&pairs), peer);
+            let found = it.trusts_connection(&headers(&pairs), peer, AuthorizationMode::AlwaysAllow);
             assert_eq!(found, expected, "{anonymous:?} {peer:?} {authorization:?}");
+            let found = it.trusts_connection(&headers(&pairs), peer, AuthorizationMode::Rbac);
+            let expected = expected && anonymous != Anonymous::Allowed;
+            assert_eq!(found, expected, "RBAC {anonymous:?} {peer:?} {authorization:?}");
         }
     }
 

@@ -4,6 +4,7 @@ use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
+use crate::distinguished_name;
 use crate::user::User;
 
 /// The key of the credential id in a user's extra fields.
@@ -44,7 +45,7 @@ impl PeerIdentity {
     /// Returns `None` if it is not a certificate.
     pub(crate) fn from_der(certificate: &[u8]) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-        let text = |it: &AttributeTypeAndValue<'_>| it.as_str().unwrap_or_default().to_owned();
+        let text = |it: &AttributeTypeAndValue<'_>| distinguished_name::text(it).unwrap_or_default();
         let digest = Sha256::digest(certificate);
         let hex: String = digest.iter().map(|it| format!("{it:02x}")).collect();
         Some(Self {

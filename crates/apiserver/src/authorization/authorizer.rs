@@ -12,7 +12,7 @@ use super::MASTERS;
 use super::access_request::AccessRequest;
 use super::coverage::{Comparison, compare};
 use super::policy_rule::PolicyRule;
-use super::rbac_index::{MissingRole, RbacIndex};
+use super::rbac_index::{Grant, MissingRole, RbacIndex};
 use crate::store::{CollectionName, Compacted, Cursor, Encoded, Store};
 use crate::strconv::quote;
 use crate::user::User;
@@ -100,19 +100,18 @@ impl Authorizer {
         if is_master(user) {
             return Decision { allowed: true, reason: "".into() };
         }
-        self.look(store, |index| {
-            let (grants, missing) = index.grants(user, request.namespace());
-            match grants.iter().find(|it| it.rules.iter().any(|rule| rule.allows(request))) {
-                Some(grant) => {
-                    let reason = format!("RBAC: allowed by {}", grant.describe());
-                    Decision { allowed: true, reason: reason.into() }
-                }
-                None if missing.is_empty() => Decision { allowed: false, reason: "".into() },
-                None => {
-                    Decision { allowed: false, reason: format!("RBAC: {}", found_by_lister(&missing)).into() }
-                }
+        let (grants, missing) = self.grants(store, user, request.namespace());
+        match grants.iter().find(|it| it.rules.iter().any(|rule| rule.allows(request))) {
+            Some(grant) => {
+                let reason = format!("RBAC: allowed by {}", grant.describe());
+                Decision { allowed: true, reason: reason.into() }
             }
-        })
+            None if missing.is_empty() => Decision { allowed: false, reason: "".into() },
+            None => {
+                let reason = format!("RBAC: {}", found_by_lister(&missing));
+                Decision { allowed: false, reason: reason.into() }
+            }
+        }
     }
 
     /// Returns the rules that a user has in a namespace.
@@ -120,11 +119,9 @@ impl Authorizer {
         if self.mode == AuthorizationMode::AlwaysAllow {
             return RulesOfUser { rules: PolicyRule::everything().into(), error: String::new() };
         }
-        self.look(store, |index| {
-            let (grants, missing) = index.grants(user, namespace);
-            let rules = grants.iter().flat_map(|it| it.rules).cloned().collect();
-            RulesOfUser { rules, error: found_by_lister(&missing) }
-        })
+        let (grants, missing) = self.grants(store, user, namespace);
+        let rules = grants.iter().flat_map(|it| it.rules.iter()).cloned().collect();
+        RulesOfUser { rules, error: found_by_lister(&missing) }
     }
 
     /// Returns the rules of the role that a binding in a namespace refers to, if it exists.
@@ -147,14 +144,17 @@ impl Authorizer {
         namespace: &str,
         wanted: &[PolicyRule],
     ) -> (Comparison, Vec<String>) {
-        self.look(store, |index| {
-            let (grants, missing) = index.grants(user, namespace);
-            let held: Vec<&PolicyRule> = grants.iter().flat_map(|it| it.rules).collect();
-            (compare(&held, wanted), missing.iter().map(|it| it.name.to_owned()).collect())
-        })
+        let (grants, missing) = self.grants(store, user, namespace);
+        let held: Vec<&PolicyRule> = grants.iter().flat_map(|it| it.rules.iter()).collect();
+        (compare(&held, wanted), missing.into_iter().map(|it| it.name).collect())
     }
 
-    /// Calls `look` with an index of what is stored now.
+    fn grants(&self, store: &Store, user: &User, namespace: &str) -> (Vec<Grant>, BTreeSet<MissingRole>) {
+        self.look(store, |index| index.grants(user, namespace))
+    }
+
+    /// Calls `look` with an index of what is stored now. It must be quick: the next change of the store
+    /// waits for it, and all other requests for that.
     fn look<T>(&self, store: &Store, look: impl FnOnce(&RbacIndex) -> T) -> T {
         let revision = store.revision();
         let followed = self.followed.read();
@@ -221,9 +221,9 @@ pub(crate) fn is_master(user: &User) -> bool {
 }
 
 /// Returns the error about missing roles of client-go's listers.
-fn found_by_lister(missing: &BTreeSet<MissingRole<'_>>) -> String {
-    let describe = |it: &MissingRole<'_>| {
-        format!("{}.rbac.authorization.k8s.io {} not found", it.kind.to_ascii_lowercase(), quote(it.name))
+fn found_by_lister(missing: &BTreeSet<MissingRole>) -> String {
+    let describe = |it: &MissingRole| {
+        format!("{}.rbac.authorization.k8s.io {} not found", it.kind.to_ascii_lowercase(), quote(&it.name))
     };
     joined(&missing.iter().map(describe).collect::<Vec<_>>())
 }
@@ -292,9 +292,8 @@ mod tests {
 
     #[test]
     fn several_errors_are_joined_in_brackets() {
-        let missing = |kinds: &[&'static str]| {
-            found_by_lister(&kinds.iter().map(|&kind| MissingRole { kind, name: "x" }).collect())
-        };
+        let role = |kind: &str| MissingRole { kind: kind.to_owned(), name: "x".to_owned() };
+        let missing = |kinds: &[&str]| found_by_lister(&kinds.iter().map(|it| role(it)).collect());
         let (role, cluster_role) = (
             r#"role.rbac.authorization.k8s.io "x" not found"#,
             r#"clusterrole.rbac.authorization.k8s.io "x" not found"#,

@@ -9,7 +9,7 @@ use super::policy_rule::{PolicyRule, Texts, covers_path, has, has_or_all};
 
 /// The maximum number of texts that are compared. A rule of a few kilobytes can have billions of
 /// permissions: every verb on every resource of every group, by every name.
-const MAX_COMPARISONS: usize = 50_000_000;
+const MAX_COMPARISONS: usize = 10_000_000;
 
 /// The maximum number of missing rules in an error message.
 const MAX_DESCRIBED: usize = 1_000;
@@ -34,6 +34,9 @@ enum Permission<'a> {
 
 /// Compares the rules of a user with those that the user wants to grant.
 pub(crate) fn compare(held: &[&PolicyRule], wanted: &[PolicyRule]) -> Comparison {
+    if is_everything(held) {
+        return Comparison::Covered;
+    }
     let per_permission = held.iter().map(|it| size(it)).fold(1_usize, usize::saturating_add);
     let permissions = wanted.iter().map(permissions_in).fold(0_usize, usize::saturating_add);
     if permissions.saturating_mul(per_permission) > MAX_COMPARISONS {
@@ -41,11 +44,22 @@ pub(crate) fn compare(held: &[&PolicyRule], wanted: &[PolicyRule]) -> Comparison
     }
     let mut missing = Missing::default();
     for permission in wanted.iter().flat_map(permissions_of) {
-        if !held.iter().any(|it| covers(it, &permission)) {
-            missing.add(permission);
+        if !held.iter().any(|it| covers(it, &permission)) && !missing.add(permission) {
+            break;
         }
     }
     if missing.is_empty() { Comparison::Covered } else { Comparison::Missing(missing.describe()) }
+}
+
+/// Returns true for the rules of a user who may do everything, which need not be compared.
+fn is_everything(held: &[&PolicyRule]) -> bool {
+    let all = |texts: &[Box<str>]| has(texts, "*");
+    let has_resources = |it: &&&PolicyRule| {
+        all(&it.verbs) && all(&it.api_groups) && all(&it.resources) && it.resource_names.is_empty()
+    };
+    let has_paths =
+        |it: &&&PolicyRule| all(&it.verbs) && all(&it.non_resource_urls) && it.resource_names.is_empty();
+    held.iter().any(|it| has_resources(&it)) && held.iter().any(|it| has_paths(&it))
 }
 
 /// Returns the number of texts in a rule.
@@ -63,23 +77,21 @@ fn permissions_in(rule: &PolicyRule) -> usize {
 }
 
 /// Returns the permissions in a rule.
-fn permissions_of(rule: &PolicyRule) -> Vec<Permission<'_>> {
-    let mut all = Vec::with_capacity(permissions_in(rule));
-    for group in &rule.api_groups {
-        for resource in &rule.resources {
-            for verb in &rule.verbs {
-                let permission = |name| Permission::Resource { group, resource, name, verb };
-                if rule.resource_names.is_empty() {
-                    all.push(permission(None));
-                }
-                all.extend(rule.resource_names.iter().map(|name| permission(Some(name))));
-            }
-        }
-    }
-    for path in &rule.non_resource_urls {
-        all.extend(rule.verbs.iter().map(|verb| Permission::Path { path, verb }));
-    }
-    all
+fn permissions_of(rule: &PolicyRule) -> impl Iterator<Item = Permission<'_>> {
+    let resources = rule.api_groups.iter().flat_map(move |group| {
+        rule.resources.iter().flat_map(move |resource| {
+            rule.verbs.iter().flat_map(move |verb| {
+                let all_names = rule.resource_names.is_empty().then_some(None);
+                let names = rule.resource_names.iter().map(|it| Some(&**it)).chain(all_names);
+                names.map(move |name| Permission::Resource { group, resource, name, verb })
+            })
+        })
+    });
+    let paths = rule
+        .non_resource_urls
+        .iter()
+        .flat_map(move |path| rule.verbs.iter().map(move |verb| Permission::Path { path, verb }));
+    resources.chain(paths)
 }
 
 fn covers(rule: &PolicyRule, permission: &Permission<'_>) -> bool {
@@ -119,17 +131,37 @@ type ResourceOfRule<'a> = (&'a str, &'a str, Option<&'a str>);
 struct Missing<'a> {
     /// The verbs by group, resource and name.
     resources: BTreeMap<ResourceOfRule<'a>, Vec<Box<str>>>,
+    /// The paths and the verb of each.
     paths: BTreeSet<(&'a str, &'a str)>,
+    /// True if there are more, which are not described.
+    has_more: bool,
 }
 
 impl<'a> Missing<'a> {
-    fn add(&mut self, permission: Permission<'a>) {
+    /// Adds a permission. Returns false if there are more than can be described.
+    fn add(&mut self, permission: Permission<'a>) -> bool {
+        let described = self.resources.len().saturating_add(self.paths.len());
+        self.has_more = described >= MAX_DESCRIBED && !self.has(&permission);
+        if self.has_more {
+            return false;
+        }
         match permission {
             Permission::Path { path, verb } => {
                 self.paths.insert((path, verb));
             }
             Permission::Resource { group, resource, name, verb } => {
                 self.resources.entry((group, resource, name)).or_default().push(verb.into());
+            }
+        }
+        true
+    }
+
+    /// Returns true if a permission does not take another line.
+    fn has(&self, permission: &Permission<'a>) -> bool {
+        match *permission {
+            Permission::Path { path, verb } => self.paths.contains(&(path, verb)),
+            Permission::Resource { group, resource, name, .. } => {
+                self.resources.contains_key(&(group, resource, name))
             }
         }
     }
@@ -155,9 +187,8 @@ impl<'a> Missing<'a> {
         let mut lines: Vec<String> = resources.chain(paths).map(|it| it.describe()).collect();
         lines.sort_unstable();
         lines.dedup();
-        if let Some(more) = lines.len().checked_sub(MAX_DESCRIBED).filter(|it| *it > 0) {
-            lines.truncate(MAX_DESCRIBED);
-            lines.push(format!("... and {more} more"));
+        if self.has_more {
+            lines.push("... and more".to_owned());
         }
         lines
     }
@@ -248,11 +279,20 @@ mod tests {
     }
 
     #[test]
+    fn a_user_who_may_do_everything_may_grant_rules_of_any_size() {
+        let many: Vec<String> = (0..1_000).map(|it| it.to_string()).collect();
+        let wanted = json!([{ "verbs": many, "apiGroups": many, "resources": many, "resourceNames": many }]);
+        let all = PolicyRule::everything();
+        let wanted = PolicyRule::all_of(&json!({ "rules": wanted }));
+        assert_eq!(compare(&all.iter().collect::<Vec<_>>(), &wanted), Comparison::Covered);
+    }
+
+    #[test]
     fn a_long_list_of_missing_rules_is_shortened() {
         let many: Vec<String> = (0..2_000).map(|it| it.to_string()).collect();
         let wanted = json!([{ "verbs": ["get"], "apiGroups": [""], "resources": many }]);
         let Comparison::Missing(lines) = compared(json!([]), wanted) else { panic!("nothing is covered") };
-        assert_eq!((lines.len(), lines[MAX_DESCRIBED].as_str()), (MAX_DESCRIBED + 1, "... and 1000 more"));
+        assert_eq!((lines.len(), lines[MAX_DESCRIBED].as_str()), (MAX_DESCRIBED + 1, "... and more"));
     }
 
     fn rule() -> impl Strategy<Value = PolicyRule> {

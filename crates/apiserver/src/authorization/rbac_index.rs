@@ -1,6 +1,6 @@
 //! The roles, and the bindings by the users and groups that they name.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use dogwatch_core::ObjectKey;
@@ -12,20 +12,28 @@ use crate::strconv::quote;
 use crate::user::User;
 
 /// The roles, and the bindings by the users and groups that they name. A lookup takes time for the
-/// bindings of the user, and not for those of others.
+/// groups and the bindings of the user, and not for those of others.
 #[derive(Debug, Default)]
 pub(super) struct RbacIndex {
     /// The rules of Roles, and of ClusterRoles, whose keys have no namespace.
     roles: HashMap<ObjectKey, Arc<[PolicyRule]>>,
     /// The RoleBindings, and the ClusterRoleBindings, whose keys have no namespace.
-    bindings: HashMap<ObjectKey, Binding>,
-    /// The bindings that name a user or a group in a namespace; those of the cluster are in none.
-    by_subject: HashMap<(Option<String>, Identity), BTreeSet<ObjectKey>>,
+    bindings: HashMap<ObjectKey, Arc<Binding>>,
+    /// The bindings in each namespace by their subjects; those of the cluster are in none.
+    by_scope: HashMap<Option<String>, Subjects>,
+}
+
+/// The bindings that name each user and each group, with the position of the first such subject.
+#[derive(Debug, Default)]
+struct Subjects {
+    users: HashMap<String, BTreeMap<ObjectKey, usize>>,
+    groups: HashMap<String, BTreeMap<ObjectKey, usize>>,
 }
 
 /// A RoleBinding or a ClusterRoleBinding.
 #[derive(Debug)]
 struct Binding {
+    key: ObjectKey,
     role_kind: String,
     role_name: String,
     subjects: Vec<Subject>,
@@ -49,19 +57,20 @@ enum Identity {
 }
 
 /// A role that a binding refers to and that does not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct MissingRole<'a> {
-    pub(super) kind: &'a str,
-    pub(super) name: &'a str,
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct MissingRole {
+    pub(super) kind: String,
+    pub(super) name: String,
 }
 
-/// The rules that a binding grants to a user.
+/// The rules that a binding grants to a user. It does not borrow from the index: rules are compared
+/// while others use it.
 #[derive(Debug)]
-pub(super) struct Grant<'a> {
-    pub(super) rules: &'a [PolicyRule],
-    key: &'a ObjectKey,
-    binding: &'a Binding,
-    subject: &'a Subject,
+pub(super) struct Grant {
+    pub(super) rules: Arc<[PolicyRule]>,
+    binding: Arc<Binding>,
+    /// The position of the subject that names the user.
+    subject: usize,
 }
 
 impl RbacIndex {
@@ -75,53 +84,47 @@ impl RbacIndex {
 
     /// Replaces a binding, or removes it.
     pub(super) fn set_binding(&mut self, key: &ObjectKey, binding: Option<&Value>) {
-        let in_index = |it: &Subject| (key.namespace().map(str::to_owned), it.identity.clone());
-        if let Some(former) = self.bindings.remove(key) {
-            for subject in former.subjects.iter().map(in_index) {
-                if let Some(keys) = self.by_subject.get_mut(&subject) {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        self.by_subject.remove(&subject);
-                    }
-                }
+        let scope = key.namespace().map(str::to_owned);
+        if let Some(former) = self.bindings.remove(key)
+            && let Some(subjects) = self.by_scope.get_mut(&scope)
+        {
+            former.subjects.iter().for_each(|it| subjects.remove(&it.identity, key));
+            if subjects.users.is_empty() && subjects.groups.is_empty() {
+                self.by_scope.remove(&scope);
             }
         }
-        let Some(binding) = binding.map(|it| Binding::of(it, key.namespace())) else { return };
-        for subject in binding.subjects.iter().map(in_index) {
-            self.by_subject.entry(subject).or_default().insert(key.clone());
+        let Some(binding) = binding.map(|it| Binding::of(it, key)) else { return };
+        if !binding.subjects.is_empty() {
+            let subjects = self.by_scope.entry(scope).or_default();
+            for (position, subject) in binding.subjects.iter().enumerate() {
+                subjects.add(&subject.identity, key, position);
+            }
         }
-        self.bindings.insert(key.clone(), binding);
+        self.bindings.insert(key.clone(), Arc::new(binding));
     }
 
     /// Returns what the bindings of a user grant in a namespace, or in the cluster if it is empty, and
     /// the roles of bindings that do not exist. A role that several bindings grant is returned once.
-    pub(super) fn grants(&self, user: &User, namespace: &str) -> (Vec<Grant<'_>>, BTreeSet<MissingRole<'_>>) {
+    pub(super) fn grants(&self, user: &User, namespace: &str) -> (Vec<Grant>, BTreeSet<MissingRole>) {
         let (mut grants, mut missing, mut seen) = (Vec::new(), BTreeSet::new(), HashSet::new());
         let namespace = Some(namespace).filter(|it| !it.is_empty());
         // Those of the cluster come first, as in kube-apiserver.
         for scope in [None].into_iter().chain(namespace.map(Some)) {
-            for key in self.bindings_of(user, scope) {
-                let Some((key, binding)) = self.bindings.get_key_value(key) else { continue };
+            let Some(subjects) = self.by_scope.get(&scope.map(str::to_owned)) else { continue };
+            for (key, subject) in subjects.naming(user) {
+                let Some(binding) = self.bindings.get(key) else { continue };
                 let Some(role) = self.role(&binding.role_kind, &binding.role_name, scope) else {
-                    missing.insert(MissingRole { kind: &binding.role_kind, name: &binding.role_name });
+                    let (kind, name) = (binding.role_kind.clone(), binding.role_name.clone());
+                    missing.insert(MissingRole { kind, name });
                     continue;
                 };
-                let applies = |it: &&Subject| it.identity.is(user);
-                let Some(subject) = binding.subjects.iter().find(applies) else { continue };
                 if seen.insert(Arc::as_ptr(role)) {
-                    grants.push(Grant { rules: role, key, binding, subject });
+                    let (rules, binding) = (Arc::clone(role), Arc::clone(binding));
+                    grants.push(Grant { rules, binding, subject });
                 }
             }
         }
         (grants, missing)
-    }
-
-    /// Returns the bindings in a scope that name a user, in the order of their names.
-    fn bindings_of(&self, user: &User, scope: Option<&str>) -> BTreeSet<&ObjectKey> {
-        let groups = user.groups.iter().map(|it| Identity::Group(it.clone()));
-        let identities = [Identity::User(user.name.clone())].into_iter().chain(groups);
-        let keys = identities.filter_map(|it| self.by_subject.get(&(scope.map(str::to_owned), it)));
-        keys.flatten().collect()
     }
 
     /// Returns the rules of the role that a binding in a namespace refers to, if it exists.
@@ -131,10 +134,50 @@ impl RbacIndex {
     }
 }
 
+impl Subjects {
+    /// Returns the bindings that name a user, in the order of their names, each with the position of
+    /// the first subject that does.
+    fn naming(&self, user: &User) -> BTreeMap<&ObjectKey, usize> {
+        let of_groups = user.groups.iter().filter_map(|it| self.groups.get(it));
+        let mut found = BTreeMap::new();
+        for (key, &position) in self.users.get(&user.name).into_iter().chain(of_groups).flatten() {
+            let first = found.entry(key).or_insert(position);
+            *first = (*first).min(position);
+        }
+        found
+    }
+
+    fn add(&mut self, identity: &Identity, key: &ObjectKey, position: usize) {
+        let (bindings, name) = self.of(identity);
+        bindings.entry(name.to_owned()).or_default().entry(key.clone()).or_insert(position);
+    }
+
+    fn remove(&mut self, identity: &Identity, key: &ObjectKey) {
+        let (bindings, name) = self.of(identity);
+        if let Some(keys) = bindings.get_mut(name) {
+            keys.remove(key);
+            if keys.is_empty() {
+                bindings.remove(name);
+            }
+        }
+    }
+
+    fn of<'a>(
+        &mut self,
+        identity: &'a Identity,
+    ) -> (&mut HashMap<String, BTreeMap<ObjectKey, usize>>, &'a str) {
+        match identity {
+            Identity::User(name) => (&mut self.users, name),
+            Identity::Group(name) => (&mut self.groups, name),
+        }
+    }
+}
+
 impl Binding {
-    fn of(binding: &Value, namespace: Option<&str>) -> Self {
-        let subjects = items(binding, "/subjects").iter().filter_map(|it| Subject::of(it, namespace));
+    fn of(binding: &Value, key: &ObjectKey) -> Self {
+        let subjects = items(binding, "/subjects").iter().filter_map(|it| Subject::of(it, key.namespace()));
         Self {
+            key: key.clone(),
             role_kind: text(binding, "/roleRef/kind").to_owned(),
             role_name: text(binding, "/roleRef/name").to_owned(),
             subjects: subjects.collect(),
@@ -165,24 +208,16 @@ impl Subject {
     }
 }
 
-impl Identity {
-    fn is(&self, user: &User) -> bool {
-        match self {
-            Self::User(name) => *name == user.name,
-            Self::Group(group) => user.groups.contains(group),
-        }
-    }
-}
-
-impl Grant<'_> {
+impl Grant {
     /// Describes the binding as decisions do.
     pub(super) fn describe(&self) -> String {
-        let (kind, name) = match self.key.namespace() {
-            None => ("ClusterRoleBinding", quote(self.key.name())),
-            Some(namespace) => ("RoleBinding", quote(&format!("{}/{namespace}", self.key.name()))),
+        let Binding { key, role_kind, role_name, subjects } = &*self.binding;
+        let (kind, name) = match key.namespace() {
+            None => ("ClusterRoleBinding", quote(key.name())),
+            Some(namespace) => ("RoleBinding", quote(&format!("{}/{namespace}", key.name()))),
         };
-        let (role, role_name) = (&self.binding.role_kind, quote(&self.binding.role_name));
-        format!("{kind} {name} of {role} {role_name} to {}", self.subject.description)
+        let subject = subjects.get(self.subject).map(|it| it.description.as_str()).unwrap_or_default();
+        format!("{kind} {name} of {role_kind} {} to {subject}", quote(role_name))
     }
 }
 
@@ -244,7 +279,10 @@ mod tests {
         index.set_role(&key(Some("a"), "writer"), None);
         let (grants, missing) = index.grants(&User::named("eve", &[]), "a");
         assert!(grants.is_empty());
-        assert_eq!(Vec::from_iter(missing), [MissingRole { kind: "Role", name: "writer" }]);
+        assert_eq!(
+            Vec::from_iter(missing),
+            [MissingRole { kind: "Role".to_owned(), name: "writer".to_owned() }]
+        );
     }
 
     #[test]
@@ -257,7 +295,7 @@ mod tests {
         for name in [key(None, "all"), key(Some("a"), "devs"), key(Some("a"), "builders")] {
             index.set_binding(&name, None);
         }
-        assert!(index.bindings.is_empty() && index.by_subject.is_empty());
+        assert!(index.bindings.is_empty() && index.by_scope.is_empty());
     }
 
     #[test]

@@ -41,16 +41,6 @@ impl Write<'_> {
         }
     }
 
-    /// Rejects a change like [`Self::refuse_escalation`], before the webhooks may change it further.
-    /// kube-apiserver checks this before the version.
-    ///
-    /// # Errors
-    /// As [`Self::refuse_escalation`].
-    pub(super) fn refuse_escalation_as_sent(&mut self) -> Result<(), ApiError> {
-        self.compare_system_fields();
-        self.refuse_escalation()
-    }
-
     /// Notes whether the client sent the system fields as they are stored.
     pub(super) fn compare_system_fields(&mut self) {
         let Some(base) = self.base else { return };
@@ -60,7 +50,7 @@ impl Write<'_> {
 
     fn check_role(&self) -> Result<(), ApiError> {
         let (kind, name) = (self.place.kind, self.place.name);
-        if self.may("escalate", &kind.def.plural, name) || self.changes_only_ownership() {
+        if self.may("escalate", GROUP, &kind.def.plural, name) || self.changes_only_ownership() {
             return Ok(());
         }
         self.check_rules(&PolicyRule::all_of(&self.new))?;
@@ -88,7 +78,11 @@ impl Write<'_> {
                 )));
             }
         };
-        if self.may("bind", resource, name) {
+        let group = match text(&self.new, "/roleRef/apiGroup") {
+            "" => GROUP,
+            group => group,
+        };
+        if self.may("bind", group, resource, name) {
             return Ok(());
         }
         if name.is_empty() {
@@ -124,9 +118,9 @@ impl Write<'_> {
     }
 
     /// Returns true if the writer has a verb on a role in the namespace of the write.
-    fn may(&self, verb: &str, resource: &str, name: &str) -> bool {
+    fn may(&self, verb: &str, group: &str, resource: &str, name: &str) -> bool {
         let namespace = self.place.namespace.unwrap_or_default();
-        let target = AccessTarget::Resource { group: GROUP, resource, subresource: "", namespace, name };
+        let target = AccessTarget::Resource { group, resource, subresource: "", namespace, name };
         let request = AccessRequest { verb: verb.into(), target };
         self.cluster.authorize(&self.writer.user, &request).allowed
     }

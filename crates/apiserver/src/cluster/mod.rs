@@ -44,6 +44,7 @@ mod admission_webhooks;
 mod escalation;
 mod prepare;
 mod signers;
+mod claim_status;
 mod validate;
 mod admission;
 mod warnings;

@@ -11,7 +11,7 @@ use super::object_fields::metadata_mut;
 use super::own::with_conversions;
 use super::patch_body::{PatchBody, decode_applied, decode_patch};
 use super::place::MODIFIED;
-use super::preconditions::{check_name, check_version};
+use super::preconditions::check_name;
 use super::scale::ScaleSubresource;
 use super::write::{Owning, Write};
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
@@ -66,10 +66,8 @@ impl Cluster {
             let warnings = settle_patched(place, &patch, &mut new, writer)?;
             check_patched(place, &new)?;
             let version = text(&new, "/metadata/resourceVersion").to_owned();
-            let mut write = Write::change(self, place, (&current, &old), new, writer);
-            write.refuse_escalation_as_sent()?;
-            check_version(place, &version, &current, false)?;
-            match write.attempt().await? {
+            let write = Write::change(self, place, (&current, &old), new, writer);
+            match write.expecting(version, false).with_verb("patch").attempt().await? {
                 Attempt::Done(mut written) => {
                     written.warnings.splice(0..0, warnings);
                     return Ok(written);
@@ -147,10 +145,8 @@ impl Cluster {
             };
             check_patched(place, &new)?;
             let version = text(&new, "/metadata/resourceVersion").to_owned();
-            let mut write = Write::change(self, place, (&current, &old), new, writer).owning(Owning::Settled);
-            write.refuse_escalation_as_sent()?;
-            check_version(place, &version, &current, false)?;
-            match write.attempt().await? {
+            let write = Write::change(self, place, (&current, &old), new, writer).owning(Owning::Settled);
+            match write.expecting(version, false).with_verb("patch").attempt().await? {
                 Attempt::Done(written) => return Ok(with_warnings(written)),
                 Attempt::Again => {}
             }

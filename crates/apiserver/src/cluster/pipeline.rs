@@ -5,7 +5,7 @@ use super::commit::Attempt;
 use super::definition_checks::check_accepts_new;
 use super::namespaces::{admit_to_namespace, settle_namespace};
 use super::object_fields::metadata_mut;
-use super::preconditions::check_name;
+use super::preconditions::{check_name, check_version};
 use super::prepare::keep_system_fields;
 use super::service_addresses::{AddressClaim, ServiceAddresses};
 use super::write::Write;
@@ -90,6 +90,9 @@ impl Write<'_> {
             settle_namespace(self.place, &mut self.new)?;
         }
         self.refuse_escalation()?;
+        if let Some((version, needed)) = &self.expected {
+            check_version(self.place, version, base.stored, *needed)?;
+        }
         let _claim = self.claim_addresses();
         self.prepare()?;
         self.validate()?;

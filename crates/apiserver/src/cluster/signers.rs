@@ -14,6 +14,7 @@ use super::policies::forbidden;
 use super::write::Write;
 use crate::ApiError;
 use crate::authorization::{AccessRequest, MASTERS};
+use crate::distinguished_name;
 use crate::kinds::SIGNING_REQUEST;
 use crate::kinds::json_access::{at, text};
 use crate::strconv::quote;
@@ -35,11 +36,12 @@ impl Write<'_> {
         }
         let refused = |why: &str| Err(forbidden(self.place, &self.new, why));
         let Some(old) = self.base.map(|it| it.object) else {
-            return match asks_for_masters(&self.new) {
-                true => {
+            return match requested_groups(&self.new) {
+                None => refused("failed to parse CSR"),
+                Some(groups) if groups.iter().any(|it| it == MASTERS) => {
                     refused(&format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"))
                 }
-                false => Ok(()),
+                Some(_) => Ok(()),
             };
         };
         let changed = |pointer| at(old, pointer) != at(&self.new, pointer);
@@ -80,15 +82,15 @@ pub(super) fn certificate_problem(new: &Value, old: &Value) -> Option<String> {
     })
 }
 
-/// Returns true for a request for a certificate that authenticates a member of `system:masters`.
-fn asks_for_masters(request: &Value) -> bool {
+/// Returns the groups of the user that a requested certificate would authenticate, if it is one that
+/// authenticates users. Returns `None` if the request cannot be decoded.
+fn requested_groups(request: &Value) -> Option<Vec<String>> {
     if text(request, "/spec/signerName") != CLIENT_SIGNER {
-        return false;
+        return Some(Vec::new());
     }
-    // Validation has rejected a request that is not one.
-    let pem = STANDARD.decode(text(request, "/spec/request")).unwrap_or_default();
-    let Some(Ok(block)) = Pem::iter_from_buffer(&pem).next() else { return false };
-    let Ok((_, parsed)) = X509CertificationRequest::from_der(&block.contents) else { return false };
-    let mut organizations = parsed.certification_request_info.subject.iter_organization();
-    organizations.any(|it| it.as_str().is_ok_and(|it| it == MASTERS))
+    let pem = STANDARD.decode(text(request, "/spec/request")).ok()?;
+    let block = Pem::iter_from_buffer(&pem).find_map(Result::ok)?;
+    let (_, parsed) = X509CertificationRequest::from_der(&block.contents).ok()?;
+    let organizations = parsed.certification_request_info.subject.iter_organization();
+    organizations.map(distinguished_name::text).collect()
 }

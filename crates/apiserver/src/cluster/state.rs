@@ -81,6 +81,11 @@ impl Cluster {
         self
     }
 
+    /// Returns the way in which users are authorized.
+    pub fn authorization(&self) -> AuthorizationMode {
+        self.authorizer.mode()
+    }
+
     /// Decides whether a user may do what is requested.
     pub(crate) fn authorize(&self, user: &User, request: &AccessRequest<'_>) -> Decision {
         self.authorizer.authorize(self.store(), user, request)

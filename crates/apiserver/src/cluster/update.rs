@@ -6,7 +6,7 @@ use super::commit::{ATTEMPTS, Attempt};
 use super::namespaces::settle_namespace;
 use super::object_fields::metadata_mut;
 use super::place::MODIFIED;
-use super::preconditions::{check_name, check_stored, check_version};
+use super::preconditions::{check_name, check_stored};
 use super::scale::ScaleSubresource;
 use super::write::Write;
 use super::{Cluster, ObjectRef, ResponseObject, WriteOutcome, Writer};
@@ -53,9 +53,8 @@ impl Cluster {
                 }
             };
             let old = self.conversion().show(place.kind, &current).await?;
-            let mut write = Write::change(self, place, (&current, &old), object.clone(), writer);
-            write.refuse_escalation_as_sent()?;
-            check_version(place, &wanted, &current, true)?;
+            let write = Write::change(self, place, (&current, &old), object.clone(), writer);
+            let write = write.expecting(wanted.clone(), true);
             match write.attempt().await? {
                 Attempt::Done(written) => return Ok(written),
                 Attempt::Again => {}

@@ -71,7 +71,8 @@ impl Write<'_> {
         let old = base.object;
         match self.place.part {
             "status" | "eviction" => {
-                let mut problems = validate::update_status(kind.rules, new, old);
+                let mut problems = self.problems_of_claim_status();
+                problems.append(validate::update_status(kind.rules, new, old));
                 if kind.is(&SIGNING_REQUEST) {
                     problems.append(signing::problems(new, old, false));
                     problems.extend(certificate_problem(new, old).map(|why| {

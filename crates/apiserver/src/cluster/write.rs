@@ -21,6 +21,11 @@ pub(super) struct Write<'a> {
     pub(super) new: Value,
     /// The warnings for the client so far.
     pub(super) warnings: Vec<String>,
+    /// The version that the stored object must have, and whether its kind may require one. Checked
+    /// after the webhooks, as in kube-apiserver.
+    pub(super) expected: Option<(String, bool)>,
+    /// The verb of a change.
+    pub(super) verb: &'static str,
     /// True if the client sent the version, the uid and the creation time of the stored object.
     pub(super) is_complete: bool,
     /// True for a creation by an update or an apply, which takes the permission to create as well.
@@ -61,6 +66,8 @@ impl<'a> Write<'a> {
             base,
             new: object,
             warnings,
+            expected: None,
+            verb: "update",
             is_complete: false,
             creates_on_update: false,
         }
@@ -94,9 +101,22 @@ impl<'a> Write<'a> {
             base,
             new,
             warnings: Vec::new(),
+            expected: None,
+            verb: "update",
             is_complete: false,
             creates_on_update: false,
         }
+    }
+
+    /// Sets the version that the stored object must have, if it is not empty. `needed` is true if its kind may require
+    /// one.
+    pub(super) fn expecting(self, version: String, needed: bool) -> Self {
+        Self { expected: Some((version, needed)), ..self }
+    }
+
+    /// Sets the verb of a change. Defaults to `update`.
+    pub(super) fn with_verb(self, verb: &'static str) -> Self {
+        Self { verb, ..self }
     }
 
     /// Sets the way in which `managedFields` are updated. Defaults to [`Owning::Track`].

@@ -121,7 +121,9 @@ impl Service {
         let Some(connection) = parts.extensions.get::<ConnectionInfo>() else { return Ok(()) };
         web_guard::check_host_header(parts)?;
         let is_socket = connection.local.is_some();
-        if is_socket && self.authenticator.trusts_connection(&parts.headers, peer) {
+        if is_socket
+            && self.authenticator.trusts_connection(&parts.headers, peer, self.cluster.authorization())
+        {
             if peer.is_none() {
                 web_guard::check_host(parts, connection, self.settings.advertised.as_deref())?;
             }

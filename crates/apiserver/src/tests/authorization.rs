@@ -147,11 +147,12 @@ async fn the_roles_of_kubernetes_exist_from_the_start() {
 async fn rules_with_billions_of_permissions_are_rejected_quickly() {
     let server = server().await;
     // Not all verbs: one of them is `escalate`.
-    let creator = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": { "name": "roles" },
-        "rules": [{ "verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"] }] });
-    assert_eq!(send(&server, "admin", Method::POST, &format!("{RBAC}/clusterroles"), creator).await.0, 201);
-    bind(&server, "roles").await;
+    grant(
+        &server,
+        "roles",
+        json!({ "verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"] }),
+    )
+    .await;
     let many: Vec<String> = (0..10_000).map(|it| format!("r{it}")).collect();
     let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
         "metadata": { "name": "large" },
@@ -160,6 +161,61 @@ async fn rules_with_billions_of_permissions_are_rejected_quickly() {
     let (code, refusal) = send(&server, "bob", Method::POST, &path, role).await;
     assert_eq!(code, 403, "{refusal}");
     assert!(refusal["message"].as_str().unwrap().contains("too many combinations"), "{refusal}");
+}
+
+/// Creates a ClusterRole with one rule, and gives it to the group `devs`.
+async fn grant(server: &ApiServer, name: &str, rule: Value) {
+    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": name }, "rules": [rule] });
+    assert_eq!(send(server, "admin", Method::POST, &format!("{RBAC}/clusterroles"), role).await.0, 201);
+    bind(server, name).await;
+}
+
+/// The texts are those of kube-apiserver.
+#[tokio::test]
+async fn each_part_of_the_status_of_a_claim_takes_a_permission() {
+    let server = server().await;
+    let claim = json!({ "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": { "name": "c" },
+        "spec": { "devices": { "requests": [{ "name": "r", "exactly": { "deviceClassName": "x" } }] } } });
+    let claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    assert_eq!(send(&server, "admin", Method::POST, claims, claim).await.0, 201);
+    let rule = |resource: &str, verb: &str| json!({ "verbs": [verb], "apiGroups": ["resource.k8s.io"], "resources": [resource] });
+    grant(&server, "status", rule("resourceclaims/status", "update")).await;
+    let (_, mut claim) = send(&server, "admin", Method::GET, &format!("{claims}/c"), Value::Null).await;
+    claim["status"] =
+        json!({ "allocation": {}, "reservedFor": [{ "resource": "pods", "name": "p", "uid": "u" }] });
+    let status = format!("{claims}/c/status");
+    let (code, refusal) = send(&server, "bob", Method::PUT, &status, claim.clone()).await;
+    let expected = r#"ResourceClaim.resource.k8s.io "c" is invalid: status.allocation: Forbidden: changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="update" permission: resourceclaims.resource.k8s.io is forbidden: User "bob" cannot update resource "resourceclaims/binding" in API group "resource.k8s.io" at the cluster scope"#;
+    assert_eq!((code, refusal["message"].as_str().unwrap()), (422, expected));
+    grant(&server, "binding", rule("resourceclaims/binding", "update")).await;
+    let (code, allocated) = send(&server, "bob", Method::PUT, &status, claim).await;
+    assert_eq!(code, 200, "{allocated}");
+    let mut claim = allocated;
+    claim["status"]["devices"] = json!([{ "driver": "d.example.com", "pool": "p", "device": "x" }]);
+    let (code, refusal) = send(&server, "bob", Method::PUT, &status, claim).await;
+    let expected = r#"changing status.devices requires resource="resourceclaims/driver", verb="[arbitrary-node:update]" permission: resourceclaims.resource.k8s.io "d.example.com" is forbidden: User "bob" cannot arbitrary-node:update resource "resourceclaims/driver" in API group "resource.k8s.io" in the namespace "default""#;
+    let message = refusal["message"].as_str().unwrap();
+    assert!(code == 422 && message.contains(expected), "{message}");
+}
+
+#[tokio::test]
+async fn not_every_missing_permission_is_reported() {
+    let server = server().await;
+    grant(
+        &server,
+        "roles",
+        json!({ "verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"] }),
+    )
+    .await;
+    let many: Vec<String> = (0..30).map(|it| format!("r{it}")).collect();
+    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "large" },
+        "rules": [{ "verbs": ["get"], "apiGroups": many, "resources": many, "resourceNames": many }] });
+    let path = format!("{RBAC}/namespaces/default/roles");
+    let (code, refusal) = send(&server, "bob", Method::POST, &path, role).await;
+    let message = refusal["message"].as_str().unwrap();
+    assert!(code == 403 && message.ends_with("... and more"), "{code} {}", message.len());
+    assert_eq!(message.lines().count(), 1 + 1_000 + 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use crate::kinds::rules::{Accounting, COMMON, KindRules};
 use crate::kinds::traits::{KindTraits, StatusMetadata};
 
 /// The rules of the kind ResourceClaim.
-pub(crate) static CLAIM: KindRules = KindRules {
+pub static CLAIM: KindRules = KindRules {
     group: "resource.k8s.io",
     kind: "ResourceClaim",
     plural: "resourceclaims",
