@@ -1,4 +1,4 @@
-//! Who may change which part of the status of a ResourceClaim: the scheduler its allocation, and the
+//! The permissions for the status of a ResourceClaim: the scheduler may change its allocation, and the
 //! driver of a device the status of the device.
 //!
 //! As the feature `DRAResourceClaimGranularStatusAuthorization` of k8s.io/kubernetes v1.36.4
