@@ -35,13 +35,24 @@ where
     assert!(created.version().is_exact());
 
     let read = api.get(&name).await.expect("exists");
-    assert_eq!((read.version(), &read.meta().uid), (created.version(), &created.meta().uid));
+    assert_eq!(read.meta().uid, created.meta().uid);
     let listed = api.list(&ListParams::default()).await.expect("listed");
     assert!(names(&listed.items).contains(&name) && listed.bad.is_empty());
 
-    let mut changed = read;
-    changed.meta_mut().annotations = Some(BTreeMap::from([("seen".to_owned(), "yes".to_owned())]));
-    let replaced = api.replace(&name, &WriteParams::default(), &changed).await.expect("replaced");
+    // A controller of the cluster may change the object at any time.
+    let mut replaced = None;
+    for _ in 0..10 {
+        let mut changed = api.get(&name).await.expect("exists");
+        changed.meta_mut().annotations = Some(BTreeMap::from([("seen".to_owned(), "yes".to_owned())]));
+        match api.replace(&name, &WriteParams::default(), &changed).await {
+            Err(error) if error.is_conflict() => {}
+            written => {
+                replaced = Some(written.expect("replaced"));
+                break;
+            }
+        }
+    }
+    let replaced = replaced.expect("one of ten attempts meets no conflict");
     assert_eq!(replaced.meta().uid, created.meta().uid);
     assert!(created.version().is_older_than(&replaced.version()), "a change makes a newer version");
 
