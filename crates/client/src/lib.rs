@@ -21,7 +21,7 @@
 //!     match event {
 //!         ListEvent::Item(pod) => println!("{:?}", pod.metadata.name),
 //!         ListEvent::Bad(bad) => eprintln!("{bad}"),
-//!         ListEvent::Restarted => println!("the continue token expired, the list starts again"),
+//!         ListEvent::Restarted => println!("the list starts again"),
 //!         ListEvent::End { version, .. } => println!("these are the pods at version {version}"),
 //!         _ => {}
 //!     }

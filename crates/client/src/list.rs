@@ -3,7 +3,8 @@
 //! ```text
 //! Next page ──rate limit──► Requesting ──response──► Reading ──end of body──► Next page, or Done
 //!     ▲                         │                                         (without a continue token)
-//!     └── Restarted: the whole list without limit ◄── 410 Expired on a later page
+//!     ├── Restarted: the whole list without limit ◄── 410 Expired on a later page
+//!     └── Restarted: the list in JSON ◄── an object with a field that is unknown in protobuf
 //! ```
 //!
 //! The time limit of a request counts only while the stream waits for the server: neither the
@@ -270,10 +271,10 @@ impl<K: DeserializeOwned> ListStream<K> {
         if !expired || !self.paginated {
             return false;
         }
-        self.restart();
-        self.params.limit = None;
-        self.params.continue_token = None;
+        self.initial_params.limit = None;
+        self.initial_params.continue_token = None;
         self.follow_pages = false;
+        self.restart();
         true
     }
 
@@ -357,13 +358,14 @@ impl<K: DeserializeOwned> ListStream<K> {
                             *received += chunk.len();
                             let ready = &mut self.ready;
                             let (gvk, complete) = (&self.source.gvk, self.complete);
+                            let can_restart = self.requested == Encoding::Protobuf;
                             let mut unknown = None;
                             let sink = |item: Result<K, UndecodableItem>| match item {
                                 Ok(mut item) => {
                                     complete(&mut item, gvk);
                                     ready.push_back(ListEvent::Item(item));
                                 }
-                                Err(bad) if bad.is_unknown_field() => unknown = Some(bad),
+                                Err(bad) if can_restart && bad.is_unknown_field() => unknown = Some(bad),
                                 Err(bad) => ready.push_back(ListEvent::Bad(bad)),
                             };
                             let fed = decoder.feed(&chunk, sink);

@@ -8,7 +8,7 @@ use crate::event::EventKind;
 pub(crate) const TOO_DEEP: &str = "nested deeper than";
 
 /// The start of the description of an object with an unknown field.
-pub(crate) const UNKNOWN_FIELD: &str = "unknown field";
+pub(crate) const UNKNOWN_FIELD: &str = "a field that is not known in protobuf: number";
 
 /// An object that could not be decoded: its identity, the position in it, and the reason.
 ///

@@ -110,7 +110,18 @@ fn point_in_time(text: &str, layout: &str) -> Option<String> {
     if !extra.is_empty() {
         return Some(format!("parsing time {text:?}: extra text: {extra:?}"));
     }
-    out_of_range(&numbers).map(|what| format!("parsing time {text:?}: {what} out of range"))
+    let what = out_of_range(&numbers).or_else(|| zone_out_of_range(rest));
+    what.map(|what| format!("parsing time {text:?}: {what} out of range"))
+}
+
+/// Returns the part of an offset such as `+02:00` that Go rejects.
+fn zone_out_of_range(zone: &str) -> Option<&'static str> {
+    let number = |range| zone.get(range).and_then(|it: &str| it.parse::<u8>().ok()).unwrap_or_default();
+    match (number(1..3), number(4..6)) {
+        (25.., _) => Some("time zone offset hour"),
+        (_, 61..) => Some("time zone offset minute"),
+        _ => None,
+    }
 }
 
 /// Returns the text after `Z`, `+hh:mm` or `-hh:mm`.
@@ -172,6 +183,14 @@ mod tests {
             ),
             ("2024-13-01T00:00:00Z", r#"parsing time "2024-13-01T00:00:00Z": month out of range"#),
             ("2023-02-29T00:00:00Z", r#"parsing time "2023-02-29T00:00:00Z": day out of range"#),
+            (
+                "2023-02-28T00:00:00+25:00",
+                r#"parsing time "2023-02-28T00:00:00+25:00": time zone offset hour out of range"#,
+            ),
+            (
+                "2023-02-28T00:00:00-23:61",
+                r#"parsing time "2023-02-28T00:00:00-23:61": time zone offset minute out of range"#,
+            ),
             ("2023-02-28T00:00:00Zx", r#"parsing time "2023-02-28T00:00:00Zx": extra text: "x""#),
         ] {
             assert_eq!(time(text).as_deref(), Some(message));

@@ -119,9 +119,12 @@ impl BodyForm {
 fn clause(text: &str) -> Clause<'_> {
     let mut parts = text.split(';').map(str::trim);
     let media = parts.next().unwrap_or_default();
-    let parameters: Vec<_> = parts.filter_map(|it| it.split_once('=')).collect();
-    let quality = parameters.iter().find(|(key, _)| *key == "q").and_then(|(_, value)| value.parse().ok());
-    Clause { media, parameters, quality: quality.unwrap_or(1.0) }
+    let parameters = parts.filter_map(|it| it.split_once('='));
+    let parameters: Vec<_> = parameters.filter(|(_, value)| !value.is_empty()).collect();
+    let quality = parameters.iter().find(|(key, _)| *key == "q");
+    // One that is not a number is zero, as in goautoneg.
+    let quality = quality.map_or(1.0, |(_, value)| value.parse().unwrap_or(0.0));
+    Clause { media, parameters, quality }
 }
 
 /// Returns the form that a clause asks for, or `None` if there is no such form.

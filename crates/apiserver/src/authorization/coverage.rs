@@ -7,12 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::policy_rule::{PolicyRule, Texts, covers_path, has, has_or_all};
 
-/// The maximum number of texts that are compared. A rule of a few kilobytes can have billions of
+/// The maximum number of comparisons, of 64 bytes each. A rule of a few kilobytes can have billions of
 /// permissions: every verb on every resource of every group, by every name.
 const MAX_COMPARISONS: usize = 10_000_000;
 
 /// The maximum number of missing rules in an error message.
 const MAX_DESCRIBED: usize = 1_000;
+
+/// The maximum number of bytes of the texts of missing rules in an error message.
+const MAX_DESCRIBED_BYTES: usize = 1024 * 1024;
 
 /// The outcome of a comparison.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,11 +65,12 @@ fn is_everything(held: &[&PolicyRule]) -> bool {
     held.iter().any(|it| has_resources(&it)) && held.iter().any(|it| has_paths(&it))
 }
 
-/// Returns the number of texts in a rule.
+/// Returns the cost of comparing a text with all texts of a rule.
 fn size(rule: &PolicyRule) -> usize {
     let lists =
         [&rule.verbs, &rule.api_groups, &rule.resources, &rule.resource_names, &rule.non_resource_urls];
-    lists.iter().map(|it| it.len()).fold(1, usize::saturating_add)
+    let texts = lists.into_iter().flat_map(|it| it.iter());
+    texts.map(|it| (it.len() / 64).saturating_add(1)).fold(1, usize::saturating_add)
 }
 
 /// Returns the number of permissions in a rule.
@@ -130,9 +134,11 @@ type ResourceOfRule<'a> = (&'a str, &'a str, Option<&'a str>);
 #[derive(Debug, Default)]
 struct Missing<'a> {
     /// The verbs by group, resource and name.
-    resources: BTreeMap<ResourceOfRule<'a>, Vec<Box<str>>>,
+    resources: BTreeMap<ResourceOfRule<'a>, Vec<&'a str>>,
     /// The paths and the verb of each.
     paths: BTreeSet<(&'a str, &'a str)>,
+    /// The bytes of all texts.
+    bytes: usize,
     /// True if there are more, which are not described.
     has_more: bool,
 }
@@ -140,8 +146,9 @@ struct Missing<'a> {
 impl<'a> Missing<'a> {
     /// Adds a permission. Returns false if there are more than can be described.
     fn add(&mut self, permission: Permission<'a>) -> bool {
-        let described = self.resources.len().saturating_add(self.paths.len());
-        self.has_more = described >= MAX_DESCRIBED && !self.has(&permission);
+        let lines = self.resources.len().saturating_add(self.paths.len());
+        self.bytes = self.bytes.saturating_add(self.added_bytes(&permission));
+        self.has_more = lines >= MAX_DESCRIBED || self.bytes > MAX_DESCRIBED_BYTES;
         if self.has_more {
             return false;
         }
@@ -150,30 +157,34 @@ impl<'a> Missing<'a> {
                 self.paths.insert((path, verb));
             }
             Permission::Resource { group, resource, name, verb } => {
-                self.resources.entry((group, resource, name)).or_default().push(verb.into());
+                self.resources.entry((group, resource, name)).or_default().push(verb);
             }
         }
         true
     }
 
-    /// Returns true if a permission does not take another line.
-    fn has(&self, permission: &Permission<'a>) -> bool {
+    /// Returns the bytes that the description of a permission adds.
+    fn added_bytes(&self, permission: &Permission<'a>) -> usize {
         match *permission {
-            Permission::Path { path, verb } => self.paths.contains(&(path, verb)),
-            Permission::Resource { group, resource, name, .. } => {
-                self.resources.contains_key(&(group, resource, name))
+            Permission::Path { path, verb } => path.len().saturating_add(verb.len()),
+            Permission::Resource { group, resource, name, verb } => {
+                let key = (group, resource, name);
+                let texts = [group, resource, name.unwrap_or_default()].map(str::len);
+                let key_bytes = texts.into_iter().fold(0, usize::saturating_add);
+                let is_new = !self.resources.contains_key(&key);
+                verb.len().saturating_add(if is_new { key_bytes } else { 0 }).saturating_add(1)
             }
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.resources.is_empty() && self.paths.is_empty()
+        self.resources.is_empty() && self.paths.is_empty() && !self.has_more
     }
 
     fn describe(self) -> Vec<String> {
         let one = |text: &str| Texts::from([Box::from(text)]);
         let resources = self.resources.into_iter().map(|((group, resource, name), verbs)| PolicyRule {
-            verbs: verbs.into(),
+            verbs: verbs.into_iter().map(Box::from).collect(),
             api_groups: one(group),
             resources: one(resource),
             resource_names: name.map(one).unwrap_or_default(),
@@ -276,6 +287,26 @@ mod tests {
         let many: Vec<String> = (0..1_000).map(|it| it.to_string()).collect();
         let wanted = json!([{ "verbs": many, "apiGroups": many, "resources": many, "resourceNames": many }]);
         assert_eq!(compared(json!([]), wanted), Comparison::TooLarge);
+    }
+
+    #[test]
+    fn long_texts_count_for_the_comparison_and_for_the_message() {
+        let long = "x".repeat(1024 * 1024);
+        let equal = vec!["a"; 1_000];
+        let distinct: Vec<String> = (0..1_000).map(|it| it.to_string()).collect();
+        for wanted in [
+            json!([{ "verbs": [long], "apiGroups": [""], "resources": equal }]),
+            json!([{ "verbs": ["get"], "apiGroups": [long], "resources": distinct }]),
+        ] {
+            let Comparison::Missing(lines) = compared(json!([]), wanted) else {
+                panic!("nothing is covered")
+            };
+            assert!(lines.iter().map(String::len).sum::<usize>() < 2 * 1024 * 1024);
+        }
+        let held =
+            json!([{ "verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": [long] }]);
+        let wanted = json!([{ "verbs": ["get"], "apiGroups": [""], "resources": equal }]);
+        assert_eq!(compared(held, wanted), Comparison::TooLarge);
     }
 
     #[test]

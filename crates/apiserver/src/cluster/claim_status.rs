@@ -39,12 +39,12 @@ impl Write<'_> {
         }
         // The status of devices is dropped with the allocation.
         if at(&self.new, "/status/allocation").is_some_and(|it| !it.is_null()) {
-            problems.extend(self.problems_of_devices(old));
+            self.check_devices(old, &mut problems);
         }
         problems
     }
 
-    fn problems_of_devices(&self, old: &Value) -> Vec<FieldError> {
+    fn check_devices(&self, old: &Value, problems: &mut FieldErrors) {
         let namespace = self.place.namespace.unwrap_or_default();
         let mut verbs = vec![format!("arbitrary-node:{}", self.verb)];
         let own_node = self.writer.user.extra.get(NODE_NAME).map(Vec::as_slice);
@@ -63,7 +63,12 @@ impl Write<'_> {
             );
             Some(FieldError::new("status.devices", FieldErrorKind::Forbidden, &detail))
         };
-        drivers.iter().filter_map(problem).collect()
+        for driver in &drivers {
+            if problems.is_full() {
+                return;
+            }
+            problems.extend(problem(driver));
+        }
     }
 
     /// Returns the error about a permission on a part of claims, unless the writer has it.

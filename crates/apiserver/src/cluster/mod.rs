@@ -72,7 +72,7 @@ mod add;
 mod aggregation;
 mod bootstrap;
 
-pub(crate) use aggregation::is_selected;
+pub(crate) use aggregation::{is_selected, selectors};
 pub(crate) use bootstrap::own_service;
 pub(crate) use decode::{Body, FieldValidation, decode, decode_as};
 pub(crate) use delete::Deleted;

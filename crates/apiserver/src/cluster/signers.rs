@@ -24,6 +24,9 @@ const GROUP: &str = "certificates.k8s.io";
 /// The signer of certificates that authenticate users.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
+const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
+const END: &str = "-----END CERTIFICATE REQUEST-----";
+
 impl Write<'_> {
     /// Rejects the approval and the signing of a request by a user who may not do it for its signer,
     /// and requests for membership of `system:masters`.
@@ -89,7 +92,17 @@ fn requested_groups(request: &Value) -> Option<Vec<String>> {
         return Some(Vec::new());
     }
     let pem = STANDARD.decode(text(request, "/spec/request")).ok()?;
-    let block = Pem::iter_from_buffer(&pem).find_map(Result::ok)?;
+    // One block without headers, so that no signer reads another than this one.
+    let pem_text = std::str::from_utf8(&pem).ok()?;
+    let (_, body) = pem_text.split_once(BEGIN)?;
+    let (body, after) = body.split_once(END)?;
+    if body.contains([':', '-'])
+        || after.contains("-----BEGIN ")
+        || pem_text.matches("-----BEGIN ").count() != 1
+    {
+        return None;
+    }
+    let block = Pem::iter_from_buffer(&pem).next()?.ok()?;
     let (_, parsed) = X509CertificationRequest::from_der(&block.contents).ok()?;
     let organizations = parsed.certification_request_info.subject.iter_organization();
     organizations.map(distinguished_name::text).collect()

@@ -5,22 +5,29 @@
 //! ones.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::background::builtin;
 use super::reconcile::{Next, Reconciler};
 use crate::ApiError;
-use crate::cluster::{Cluster, is_selected};
-use crate::kinds::json_access::items;
+use crate::cluster::{Cluster, is_selected, selectors};
 use crate::store::{CollectionName, Encoded};
+
+/// The time between two writes of a ClusterRole. Some that aggregate each other in a circle never come to
+/// rest: each takes the rules that the next one just had.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Collects the rules of aggregated ClusterRoles.
 #[derive(Debug, Default)]
 pub(super) struct RoleAggregation {
     /// The selectors of the aggregated ClusterRoles.
     selectors: BTreeMap<ObjectKey, Vec<Value>>,
+    /// The time at which each ClusterRole was last written, if that was less than a pause ago.
+    written: BTreeMap<ObjectKey, Instant>,
 }
 
 impl Reconciler for RoleAggregation {
@@ -40,8 +47,7 @@ impl Reconciler for RoleAggregation {
         after: Option<&Encoded>,
     ) -> Vec<ObjectKey> {
         let Some(key) = after.or(before).map(Encoded::key) else { return Vec::new() };
-        let rule = after.map(|it| it.to_value()).unwrap_or_default();
-        let selectors = items(&rule, "/aggregationRule/clusterRoleSelectors").to_vec();
+        let selectors = after.map(|it| selectors(&it.to_value())).unwrap_or_default();
         if selectors.is_empty() {
             self.selectors.remove(key);
         } else {
@@ -56,7 +62,14 @@ impl Reconciler for RoleAggregation {
     }
 
     async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
-        cluster.aggregate_role(key).await?;
+        let now = Instant::now();
+        self.written.retain(|_, written| now.duration_since(*written) < PAUSE);
+        if let Some(written) = self.written.get(key) {
+            return Ok(Next::after(PAUSE.saturating_sub(now.duration_since(*written))));
+        }
+        if cluster.aggregate_role(key).await? {
+            self.written.insert(key.clone(), now);
+        }
         Ok(Next::touch())
     }
 }

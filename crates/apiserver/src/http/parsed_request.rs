@@ -168,6 +168,10 @@ fn not_supported(kind: &Kind, message: &str) -> RoutingError {
 /// pkg/apiserver/customresource_handler.go).
 fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), RoutingError> {
     let def = &kind.def;
+    // The prefix is authorized as a watch, whatever the method.
+    if target.watch_prefix && verb != Some(Verb::Watch) {
+        return Err(RoutingError::Refused(method_not_allowed()));
+    }
     let across = def.namespaced && target.namespace.is_none();
     if (across && !matches!(verb, Some(Verb::List | Verb::Watch)))
         || (!def.namespaced && target.namespace.is_some())

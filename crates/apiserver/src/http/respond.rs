@@ -84,8 +84,13 @@ impl Service {
         let access = attributes.request();
         let authenticate = || {
             self.guard(&parts, peer)?;
-            if !attributes.is_of(&routed.route) {
-                // Tests do not find such a path. It would be authorized as another than is served.
+            let is_authorized_verb = |it: &ParsedRequest| access.verb == it.verb.to_string();
+            let has_verb = match &routed.parsed {
+                Some(Ok(parsed)) => is_authorized_verb(parsed),
+                _ => true,
+            };
+            if !has_verb || !attributes.is_of(&routed.route) {
+                // Tests do not find such a request. It would be authorized as another than is served.
                 return Err(not_found());
             }
             let path = decode_path(parts.uri.path());

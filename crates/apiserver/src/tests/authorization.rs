@@ -199,6 +199,35 @@ async fn each_part_of_the_status_of_a_claim_takes_a_permission() {
     assert!(code == 422 && message.contains(expected), "{message}");
 }
 
+/// The prefix is authorized as a watch.
+#[tokio::test]
+async fn the_deprecated_watch_prefix_only_watches() {
+    let server = server().await;
+    let definition = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "widgets.e.test" },
+        "spec": { "group": "e.test", "scope": "Namespaced", "names": { "plural": "widgets", "kind": "Widget" },
+            "versions": [{ "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }] } });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(send(&server, "admin", Method::POST, definitions, definition).await.0, 201);
+    let widget = json!({ "apiVersion": "e.test/v1", "kind": "Widget", "metadata": { "name": "x" } });
+    let widgets = "/apis/e.test/v1/namespaces/default/widgets";
+    assert_eq!(send(&server, "admin", Method::POST, widgets, widget.clone()).await.0, 201);
+    let watches = json!({ "verbs": ["watch"], "apiGroups": ["", "e.test"], "resources": ["*"] });
+    grant(&server, "watcher", watches).await;
+    for collection in
+        ["/apis/e.test/v1/watch/namespaces/default/widgets", "/api/v1/watch/namespaces/default/secrets"]
+    {
+        for path in [collection.to_owned(), format!("{collection}/x")] {
+            for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+                let (code, _) = send(&server, "bob", method.clone(), &path, widget.clone()).await;
+                assert_eq!(code, 405, "{method} {path}");
+            }
+        }
+    }
+    assert_eq!(get(&server, "admin", &format!("{widgets}/x")).await, 200);
+}
+
 #[tokio::test]
 async fn not_every_missing_permission_is_reported() {
     let server = server().await;
@@ -216,6 +245,39 @@ async fn not_every_missing_permission_is_reported() {
     let message = refusal["message"].as_str().unwrap();
     assert!(code == 403 && message.ends_with("... and more"), "{code} {}", message.len());
     assert_eq!(message.lines().count(), 1 + 1_000 + 1);
+}
+
+#[tokio::test]
+async fn a_role_with_many_selectors_is_aggregated_quickly() {
+    let server = server().await;
+    let selectors = vec![json!({}); 50_000];
+    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": "all" }, "aggregationRule": { "clusterRoleSelectors": selectors } });
+    assert_eq!(send(&server, "admin", Method::POST, &format!("{RBAC}/clusterroles"), role).await.0, 201);
+    let path = format!("{RBAC}/clusterroles/all");
+    let aggregated = async {
+        while send(&server, "admin", Method::GET, &path, Value::Null).await.1["rules"].is_null() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(TIMEOUT, aggregated).await.expect("it is aggregated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn roles_that_aggregate_each_other_in_a_circle_are_not_written_all_the_time() {
+    let it = TestCluster::with(Controllers::default()).await;
+    const ROLES: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
+    for (name, next) in [("a", "b"), ("b", "c"), ("c", "a")] {
+        let rule = json!({ "verbs": [name], "apiGroups": [""], "resources": ["pods"] });
+        it.add(json!({ "apiVersion": ROLES.0, "kind": ROLES.1,
+            "metadata": { "name": name, "labels": { "name": name } }, "rules": [rule],
+            "aggregationRule": { "clusterRoleSelectors": [{ "matchLabels": { "name": next } }] } }))
+            .await;
+    }
+    let before = it.cluster.store().revision();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let writes = it.cluster.store().revision() - before;
+    assert!(writes <= 3 * 61, "{writes}");
 }
 
 #[tokio::test(start_paused = true)]

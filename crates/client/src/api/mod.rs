@@ -220,8 +220,7 @@ impl<K> Api<K> {
     ///
     /// In protobuf, fields have numbers and no names, and those of a server that is newer than this
     /// library (Kubernetes 1.37) are not known. As soon as an object has one, the handle and its clones
-    /// request JSON: a list is read again, and a watch ends like one whose connection is lost, and can
-    /// be resumed. Ignored for kinds without a protobuf encoding, such as custom resources.
+    /// request JSON: a list is read again, and a watch ends, and can be resumed. Ignored for kinds without a protobuf encoding, such as custom resources.
     #[must_use]
     pub fn with_encoding(mut self, encoding: Encoding) -> Self {
         let preferred = match preferred_encoding(&self.resource) {

@@ -33,7 +33,9 @@ pub(crate) struct WatchSource {
 /// - `Ok(event)`: the next event; this includes an `ERROR` event, which is usually the last.
 /// - `Err(Error::Undecodable)`: one object could not be decoded. The stream continues after it.
 /// - Any other `Err`: the connection was lost or the response is not a watch. The stream ends.
-/// - `None`: the server ended the watch between two events, for example at its timeout.
+/// - `None`: the watch ended between two events, for example because the server ends every watch
+///   after a while, or because the next object has a field that is not known in protobuf: the next
+///   watch of the handle is in JSON.
 ///
 /// Dropping the stream closes the watch. A slow reader applies backpressure to the server; no more
 /// than one chunk is buffered.
@@ -107,6 +109,7 @@ impl WatchSource {
                     return Err(Error::Malformed { request, problem });
                 }
                 let encoding = self.accept.as_ref().map(|it| it.encoding.clone());
+                let encoding = encoding.filter(|_| requested == Encoding::Protobuf);
                 let decoder = Box::new(decoder.fields(fields_to_decode(self.fields, requested)));
                 let open = Some(Open { client, request, body: answer.body, decoder, encoding });
                 Ok(WatchStream { ready: VecDeque::new(), open, broken: None })
@@ -163,18 +166,19 @@ impl<K: DeserializeOwned> Stream for WatchStream<K> {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(chunk) => {
                         let (mut unknown, ready) = (None, &mut this.ready);
+                        let can_resume = open.encoding.is_some();
                         let fed = open.decoder.feed(&chunk, |event| match event {
-                            // The next watch resumes before this event, in JSON.
+                            // The next watch starts before this event, in JSON.
                             _ if unknown.is_some() => {}
-                            Err(bad) if bad.is_unknown_field() => unknown = Some(bad),
+                            Err(bad) if can_resume && bad.is_unknown_field() => unknown = Some(bad),
                             event => ready.push_back(event),
                         });
-                        match unknown {
-                            Some(bad) => Err(open.end_at_unknown_field(&bad)),
-                            None => fed
-                                .map_err(|error| not_a_watch(&open.client, &open.request, error))
-                                .map(|()| true),
+                        if let Some(bad) = unknown {
+                            open.encoding.iter().for_each(|it| it.found_unknown_field(&bad));
+                            this.open = None;
+                            continue;
                         }
+                        fed.map_err(|error| not_a_watch(&open.client, &open.request, error)).map(|()| true)
                     }
                     Err(_trailers) => Ok(true),
                 },
@@ -194,15 +198,6 @@ impl<K: DeserializeOwned> Stream for WatchStream<K> {
 }
 
 impl<K: DeserializeOwned> Open<K> {
-    /// Returns the error of a watch that has to be resumed in another encoding.
-    fn end_at_unknown_field(&self, bad: &UndecodableItem) -> Error {
-        if let Some(encoding) = &self.encoding {
-            encoding.found_unknown_field(bad);
-        }
-        let problem = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, bad.clone());
-        self.client.connection_error(problem.into())
-    }
-
     /// Checks that the body ended between two events, not inside one.
     fn finish(self) -> Result<(), Error> {
         self.decoder.finish().map_err(|error| not_a_watch(&self.client, &self.request, error))

@@ -223,3 +223,50 @@ async fn every_golden_pod_field_arrives_through_the_client() {
     let (one, other) = (pods.get("x").await.expect("protobuf"), pods.get("x").await.expect("JSON"));
     assert_eq!(one, other);
 }
+
+#[tokio::test]
+async fn an_expired_page_and_then_an_unknown_field_lose_no_objects() {
+    let page = [field(1, &[field(2, b"7"), field(3, b"token")].concat()), field(2, &map("x"))].concat();
+    let all = [field(1, &field(2, b"8")), field(2, &map("x")), field(2, &newer_map("y"))].concat();
+    let expired = r#"{"kind":"Status","status":"Failure","reason":"Expired","code":410}"#;
+    let in_json = r#"{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"x"}},{"metadata":{"name":"y"}}]}"#;
+    let script = Script::new([
+        protobuf(200, envelope("ConfigMapList", &page)),
+        json(410, expired),
+        protobuf(200, envelope("ConfigMapList", &all)),
+        json(200, in_json),
+    ]);
+    let found = maps(&script).list_all(&ListParams::default().limit(1)).await.expect("a list");
+    assert_eq!((found.items.len(), found.metadata.version.as_str()), (2, "9"));
+    let seen = script.seen();
+    let query = |it: &str| it.split_once('?').map(|(_, query)| query.to_owned()).unwrap_or_default();
+    let queries: Vec<_> = seen.iter().map(|it| query(&it.target)).collect();
+    assert_eq!(queries, ["limit=1", "limit=1&continue=token", "", ""]);
+}
+
+#[tokio::test]
+async fn a_type_that_denies_unknown_fields_does_not_restart_a_list_or_end_a_watch() {
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Strict {
+        #[serde(rename = "metadata")]
+        _metadata: serde::de::IgnoredAny,
+    }
+    let list = [field(1, &field(2, b"7")), field(2, &map("x"))].concat();
+    let script = Script::new([
+        protobuf(200, envelope("ConfigMapList", &list)),
+        json(200, r#"{"metadata":{"resourceVersion":"8"},"items":[{"metadata":{"name":"x"},"data":{}}]}"#),
+        stream([added(&map("x")), added(&map("y"))].concat()),
+    ]);
+    let strict = maps(&script).reading::<Strict>();
+    for handle in [strict.clone(), strict.clone().with_encoding(Encoding::Json)] {
+        let found = handle.list_all(&ListParams::default()).await.expect("a list");
+        assert_eq!((found.items.len(), found.bad.len()), (0, 1));
+    }
+    let mut watch = strict.watch(&WatchParams::default()).await.expect("a watch");
+    for _ in 0..2 {
+        let error = watch.try_next().await.expect_err("data is not expected");
+        assert!(matches!(error, dogwatch_client::Error::Undecodable(_)), "{error}");
+    }
+    assert_eq!(script.seen().len(), 3);
+}

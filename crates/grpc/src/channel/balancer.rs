@@ -25,7 +25,7 @@ use crate::endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
 use crate::load::Load;
 use crate::policy::{self, Group, Host, Policy, subset, wanted};
 use crate::random;
-use crate::time::{after, from_now};
+use crate::time::{CENTURY, after, from_now};
 
 /// The assumed latency of an endpoint before one was measured; the value that Linkerd uses.
 const SEED: Duration = Duration::from_millis(1);
@@ -56,8 +56,9 @@ pub(crate) async fn balance(
     let mut balancer = Balancer::new(channel);
     let changed = Arc::clone(&balancer.changed);
     let outlier = balancer.channel.settings.outlier.clone();
-    let pace =
-        outlier.as_ref().map_or(Duration::from_secs(3_600), |it| it.interval.max(Duration::from_millis(1)));
+    let pace = outlier
+        .as_ref()
+        .map_or(Duration::from_secs(3_600), |it| it.interval.clamp(Duration::from_millis(1), CENTURY));
     let mut sweeps = interval(pace);
     sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut follows = true;

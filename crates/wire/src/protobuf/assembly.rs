@@ -9,7 +9,7 @@ use super::output::{push, push_length};
 
 /// The field of an envelope with the message of its object, and the field of every list with the
 /// messages of its items: an entry of a list is a part of the envelope of its item.
-pub(super) const MESSAGE: u8 = 2;
+pub(super) const MESSAGE: u32 = 2;
 
 impl Envelope<'_> {
     /// The bytes after the message: no content encoding and no content type, as Go writes them.

@@ -51,8 +51,10 @@ impl Rewriter<'_> {
         let mut parts = Vec::new();
         let mut fields = Fields::new(bytes);
         while let Some((number, raw)) = fields.next()? {
-            if let Some(field) = self.schema.field(message, number) {
-                parts.push((field, raw));
+            match self.schema.field(message, number) {
+                Some(field) => parts.push((field, raw)),
+                // Kept, so that the reader notices it.
+                None => push(number, raw, out),
             }
         }
         parts.sort_by_key(|(field, _)| field.number);
@@ -63,18 +65,18 @@ impl Rewriter<'_> {
                     let joined = self.joined(same.iter().map(|it| it.1))?;
                     self.nested(field.number, inner, &joined, depth, out)?;
                 }
-                (Repeat::One | Repeat::OneUnlessEmpty, _) => push(field.number, last, out),
+                (Repeat::One | Repeat::OneUnlessEmpty, _) => push(u32::from(field.number), last, out),
                 (Repeat::Many, Shape::Message(inner)) => {
                     for (_, raw) in same {
                         self.nested(field.number, inner, raw.bytes()?, depth, out)?;
                     }
                 }
-                (Repeat::Many, _) => same.iter().for_each(|it| push(field.number, it.1, out)),
+                (Repeat::Many, _) => same.iter().for_each(|it| push(u32::from(field.number), it.1, out)),
                 (Repeat::Map, shape) => {
                     for (_, raw) in same {
                         let mut entry = Vec::new();
                         self.entry(shape, raw.bytes()?, depth, &mut entry)?;
-                        push(field.number, Raw::Bytes(&entry), out);
+                        push(u32::from(field.number), Raw::Bytes(&entry), out);
                     }
                 }
             }
@@ -93,7 +95,7 @@ impl Rewriter<'_> {
     ) -> Result<(), ReadError> {
         let mut content = Vec::new();
         self.message(message, bytes, depth + 1, &mut content)?;
-        push(number, Raw::Bytes(&content), out);
+        push(u32::from(number), Raw::Bytes(&content), out);
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use super::envelope::Envelope;
 use super::fields::Raw;
 use super::output::{push, push_nested};
 use super::schema::{Field, Form, Repeat, Schema, Shape};
+use super::times::parse_time;
 
 /// The maximal nesting depth, as for decoding.
 const MAX_DEPTH: u32 = 127;
@@ -92,7 +93,7 @@ impl Encoder {
         for number in 1..64 {
             let Some(field) = self.schema.field(message, number) else { continue };
             if let (".", Shape::Message(embedded)) = (field.name, field.shape) {
-                push_nested(field.number, out, |out| inner.fields(embedded, object, out))?;
+                push_nested(u32::from(field.number), out, |out| inner.fields(embedded, object, out))?;
                 continue;
             }
             match object.get(field.name) {
@@ -120,7 +121,7 @@ impl Encoder {
             (Repeat::Many, value) => Err(EncodeError::expected("a list", value)),
             (Repeat::Map, Value::Object(entries)) => {
                 for (key, value) in entries {
-                    push_nested(field.number, out, |out| {
+                    push_nested(u32::from(field.number), out, |out| {
                         push(1, Raw::Bytes(key.as_bytes()), out);
                         if value.is_null() {
                             return Ok(());
@@ -138,12 +139,12 @@ impl Encoder {
     fn value(self, number: u8, shape: Shape, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let raw = match shape {
             Shape::Message(message) => {
-                return push_nested(number, out, |out| self.message(message, value, out));
+                return push_nested(u32::from(number), out, |out| self.message(message, value, out));
             }
             Shape::Bytes => {
                 let text = text(value)?;
                 let bytes = BASE64_STANDARD.decode(text).map_err(|_| EncodeError::new("not valid base64"))?;
-                push(number, Raw::Bytes(&bytes), out);
+                push(u32::from(number), Raw::Bytes(&bytes), out);
                 return Ok(());
             }
             Shape::String => Raw::Bytes(text(value)?.as_bytes()),
@@ -157,7 +158,7 @@ impl Encoder {
                 None => return Err(EncodeError::expected("a number", value)),
             },
         };
-        push(number, raw, out);
+        push(u32::from(number), raw, out);
         Ok(())
     }
 
@@ -172,15 +173,8 @@ impl Encoder {
             (Form::Quantity, value) => push(1, Raw::Bytes(text(value)?.as_bytes()), out),
             (Form::Time | Form::MicroTime, Value::Null) => {}
             (Form::Time | Form::MicroTime, value) => {
-                let time: jiff::Timestamp = text(value)?
-                    .parse()
-                    .map_err(|_| EncodeError::new("not a time such as 2026-01-02T03:04:05Z"))?;
-                let nanos = i64::from(time.subsec_nanosecond());
-                // Before 1970, jiff counts both parts downwards.
-                let (seconds, nanos) = match nanos {
-                    ..0 => (time.as_second() - 1, nanos + 1_000_000_000),
-                    _ => (time.as_second(), nanos),
-                };
+                let wrong = || EncodeError::new("not a time such as 2026-01-02T03:04:05Z");
+                let (seconds, nanos) = parse_time(text(value)?).ok_or_else(wrong)?;
                 push(1, Raw::Varint(seconds.cast_unsigned()), out);
                 push(2, Raw::Varint(nanos.cast_unsigned()), out);
             }
@@ -205,7 +199,8 @@ impl Encoder {
             (Form::SchemaOrBool, value) => {
                 let allows = value.as_bool().unwrap_or(true);
                 self.alternative(message, "allows", &Value::Bool(allows), out)?;
-                if !value.is_boolean() {
+                // Anything else means nothing, and must not make the definition unreadable.
+                if value.is_object() {
                     self.alternative(message, "schema", value, out)?;
                 }
             }
@@ -213,7 +208,8 @@ impl Encoder {
                 self.alternative(message, "jSONSchemas", value, out)?;
                 self.alternative(message, "property", value, out)?;
             }
-            (Form::SchemaOrList, value) => self.alternative(message, "schema", value, out)?,
+            (Form::SchemaOrList, Value::Object(_)) => self.alternative(message, "schema", value, out)?,
+            (Form::SchemaOrList, _) => {}
             (Form::Duration, value) => return Err(EncodeError::expected("no duration", value)),
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::fields::Raw;
 
 /// Appends a field.
-pub(super) fn push(number: u8, raw: Raw<'_>, out: &mut Vec<u8>) {
+pub(super) fn push(number: u32, raw: Raw<'_>, out: &mut Vec<u8>) {
     match raw {
         Raw::Varint(value) => {
             push_tag(number, 0, out);
@@ -25,7 +25,7 @@ pub(super) fn push(number: u8, raw: Raw<'_>, out: &mut Vec<u8>) {
 }
 
 /// Appends the beginning of a field of bytes: all but the bytes.
-pub(super) fn push_length(number: u8, length: usize, out: &mut Vec<u8>) {
+pub(super) fn push_length(number: u32, length: usize, out: &mut Vec<u8>) {
     push_tag(number, 2, out);
     push_varint(length as u64, out);
 }
@@ -34,7 +34,7 @@ pub(super) fn push_length(number: u8, length: usize, out: &mut Vec<u8>) {
 ///
 /// The bytes are not written elsewhere first: nested fields would be copied once for each level.
 pub(super) fn push_nested<E>(
-    number: u8,
+    number: u32,
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -54,7 +54,7 @@ pub(super) fn push_nested<E>(
     Ok(())
 }
 
-fn push_tag(number: u8, wire_type: u64, out: &mut Vec<u8>) {
+fn push_tag(number: u32, wire_type: u64, out: &mut Vec<u8>) {
     push_varint(u64::from(number) << 3 | wire_type, out);
 }
 

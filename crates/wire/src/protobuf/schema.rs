@@ -258,7 +258,7 @@ mod tests {
         let lists = schema.by_name.iter().filter(|(name, _)| is_list(name));
         let numbers: Vec<_> = lists.filter_map(|(_, it)| schema.items(*it)).map(|it| it.0).collect();
         assert!(numbers.len() > 100, "{} lists", numbers.len());
-        assert!(numbers.iter().all(|it| *it == u32::from(super::super::assembly::MESSAGE)));
+        assert!(numbers.iter().all(|it| *it == super::super::assembly::MESSAGE));
     }
 
     #[test]

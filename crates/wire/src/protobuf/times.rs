@@ -40,6 +40,57 @@ fn date(day: i64) -> (i64, i64, i64) {
     (era * 400 + year + next, month, of_month)
 }
 
+/// Parses a time such as `2026-11-17T21:47:18Z`, with any number of decimals and any offset. Returns
+/// the seconds since 1970, rounded down, and the nanoseconds after them. Every time that an API server
+/// accepts has them, also the last day of the year 9999.
+pub(super) fn parse_time(text: &str) -> Option<(i64, i64)> {
+    let number = |range: std::ops::Range<usize>| -> Option<i64> {
+        let digits = text.get(range)?;
+        digits.bytes().all(|it| it.is_ascii_digit()).then(|| digits.parse().ok())?
+    };
+    let separators = [(4, '-'), (7, '-'), (10, 'T'), (13, ':'), (16, ':')];
+    if !separators.iter().all(|(at, it)| text.get(*at..).is_some_and(|rest| rest.starts_with(*it))) {
+        return None;
+    }
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let mut zone = text.get(19..)?;
+    let mut nanos = 0;
+    if let Some(fraction) = zone.strip_prefix('.') {
+        let length = fraction.bytes().take_while(u8::is_ascii_digit).count();
+        let digits = fraction.get(..length.min(9)).filter(|it| !it.is_empty())?;
+        nanos = format!("{digits:0<9}").parse().ok()?;
+        zone = fraction.get(length..)?;
+    }
+    let of_day = hour * 3600 + minute * 60 + second;
+    Some((day_of(year, month, day) * DAY + of_day - offset(zone)?, nanos))
+}
+
+/// Returns the seconds of an offset such as `Z` or `+02:00`.
+fn offset(zone: &str) -> Option<i64> {
+    if zone == "Z" {
+        return Some(0);
+    }
+    let (sign, rest) = match zone.split_at_checked(1)? {
+        ("+", rest) => (1, rest),
+        ("-", rest) => (-1, rest),
+        _ => return None,
+    };
+    let (hours, minutes) = rest.split_once(':').filter(|it| it.0.len() == 2 && it.1.len() == 2)?;
+    Some(sign * (i64::from(hours.parse::<u8>().ok()?) * 3600 + i64::from(minutes.parse::<u8>().ok()?) * 60))
+}
+
+/// Returns the number of a day, counted from 1970-01-01: the reverse of [`date`].
+fn day_of(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * month + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
 /// Appends a duration as Go's `time.Duration` formats it: `1h0m0s`, `1.5s`, `300ms`.
 pub(super) fn push_duration(nanos: i64, out: &mut String) {
     if nanos < 0 {
@@ -122,6 +173,40 @@ mod tests {
             let mut out = String::new();
             push_duration(nanos, &mut out);
             assert_eq!(out, expected);
+        }
+    }
+
+    #[test]
+    fn times_are_parsed_with_offsets_and_decimals() {
+        for (text, expected) in [
+            ("1970-01-01T00:00:00Z", Some((0, 0))),
+            ("1969-12-31T23:59:59.5Z", Some((-1, 500_000_000))),
+            ("2026-11-17T23:37:18.000000001234+02:00", Some((1_794_951_438, 1))),
+            ("1970-01-01T00:00:00-01:30", Some((5_400, 0))),
+            ("9999-12-31T23:59:59.000000Z", Some((YEAR_10000 - 1, 0))),
+            ("0000-01-01T00:00:00Z", Some((YEAR_0, 0))),
+            ("2026-11-17 21:37:18Z", None),
+            ("2026-13-17T21:37:18Z", None),
+            ("2026-11-17T24:37:18Z", None),
+            ("2026-11-17T21:37:18", None),
+            ("2026-11-17T21:37:18.Z", None),
+            ("2026-11-17T21:37:18+2:00", None),
+            ("2026-11-1\u{e9}T21:37:18Z", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_time(text), expected, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_formatted_time_is_parsed_to_itself(
+            seconds in YEAR_0..YEAR_10000,
+            micros in proptest::option::of(0..1_000_000_i64),
+        ) {
+            let nanos = micros.map(|it| it * 1000);
+            let text = time(seconds, nanos).expect("a year of four digits");
+            proptest::prop_assert_eq!(parse_time(&text), Some((seconds, nanos.unwrap_or(0))));
         }
     }
 }

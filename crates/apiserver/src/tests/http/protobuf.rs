@@ -183,6 +183,25 @@ async fn objects_and_lists_of_every_kind_of_field_mean_the_same_in_both_encoding
     }
 }
 
+/// Regression test: one such object made every list of its kind fail.
+#[tokio::test]
+async fn every_time_that_is_accepted_can_be_encoded() {
+    let server = Server::start().await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    for (name, time) in [
+        ("last", "9999-12-31T23:59:59.000000Z"),
+        ("first", "0000-01-01T00:00:00.000000Z"),
+        ("offset", "2026-01-02T03:04:05.000000+24:60"),
+    ] {
+        let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": name }, "spec": { "renewTime": time } });
+        let made = server.send("POST", leases, &[JSON], &lease.to_string()).await;
+        assert_eq!(made.code, 201, "{made:?}");
+    }
+    let listed = server.send("GET", "/apis/coordination.k8s.io/v1/leases", &[("accept", PROTOBUF)], "").await;
+    assert_eq!(listed.code, 200, "{listed:?}");
+}
+
 #[tokio::test]
 async fn every_built_in_kind_and_its_list_have_protobuf() {
     for def in crate::builtin::resources() {
