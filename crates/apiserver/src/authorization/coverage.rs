@@ -41,6 +41,9 @@ pub(crate) fn compare(held: &[&PolicyRule], wanted: &[PolicyRule]) -> Comparison
         return Comparison::Covered;
     }
     let per_permission = held.iter().map(|it| size(it)).fold(1_usize, usize::saturating_add);
+    // A long text is read once for each held rule, and a few times to describe it.
+    let of_long_texts = held.len().saturating_add(4).saturating_mul(longest(wanted) / 64);
+    let per_permission = per_permission.saturating_add(of_long_texts);
     let permissions = wanted.iter().map(permissions_in).fold(0_usize, usize::saturating_add);
     if permissions.saturating_mul(per_permission) > MAX_COMPARISONS {
         return Comparison::TooLarge;
@@ -67,10 +70,18 @@ fn is_everything(held: &[&PolicyRule]) -> bool {
 
 /// Returns the cost of comparing a text with all texts of a rule.
 fn size(rule: &PolicyRule) -> usize {
+    texts(rule).map(|it| (it.len() / 64).saturating_add(1)).fold(1, usize::saturating_add)
+}
+
+/// Returns the length of the longest text of some rules.
+fn longest(rules: &[PolicyRule]) -> usize {
+    rules.iter().flat_map(texts).map(str::len).max().unwrap_or_default()
+}
+
+fn texts(rule: &PolicyRule) -> impl Iterator<Item = &str> {
     let lists =
         [&rule.verbs, &rule.api_groups, &rule.resources, &rule.resource_names, &rule.non_resource_urls];
-    let texts = lists.into_iter().flat_map(|it| it.iter());
-    texts.map(|it| (it.len() / 64).saturating_add(1)).fold(1, usize::saturating_add)
+    lists.into_iter().flat_map(|it| it.iter()).map(|it| &**it)
 }
 
 /// Returns the number of permissions in a rule.
@@ -117,8 +128,8 @@ fn covers(rule: &PolicyRule, permission: &Permission<'_>) -> bool {
 /// Returns true if resources of a rule include a resource of another: `*/scale` includes
 /// `deployments/scale`.
 fn covers_resource(resources: &[Box<str>], resource: &str) -> bool {
-    let part = resource.split_once('/').map(|(_, part)| part);
-    has_or_all(resources, resource) || part.is_some_and(|it| resources.iter().any(|any| is_any(any, it)))
+    let part = || resource.split_once('/').map(|(_, part)| part);
+    has_or_all(resources, resource) || part().is_some_and(|it| resources.iter().any(|any| is_any(any, it)))
 }
 
 /// Returns true if a resource of a rule is this subresource of any resource.
@@ -292,21 +303,27 @@ mod tests {
     #[test]
     fn long_texts_count_for_the_comparison_and_for_the_message() {
         let long = "x".repeat(1024 * 1024);
-        let equal = vec!["a"; 1_000];
-        let distinct: Vec<String> = (0..1_000).map(|it| it.to_string()).collect();
+        let few: Vec<String> = (0..100).map(|it| it.to_string()).collect();
         for wanted in [
-            json!([{ "verbs": [long], "apiGroups": [""], "resources": equal }]),
-            json!([{ "verbs": ["get"], "apiGroups": [long], "resources": distinct }]),
+            json!([{ "verbs": [long], "apiGroups": [""], "resources": vec!["a"; 100] }]),
+            json!([{ "verbs": ["get"], "apiGroups": [long], "resources": few }]),
         ] {
             let Comparison::Missing(lines) = compared(json!([]), wanted) else {
                 panic!("nothing is covered")
             };
             assert!(lines.iter().map(String::len).sum::<usize>() < 2 * 1024 * 1024);
         }
-        let held =
+        let many: Vec<String> = (0..1_000).map(|it| it.to_string()).collect();
+        let all = json!([{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }]);
+        let named =
             json!([{ "verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": [long] }]);
-        let wanted = json!([{ "verbs": ["get"], "apiGroups": [""], "resources": equal }]);
-        assert_eq!(compared(held, wanted), Comparison::TooLarge);
+        for (held, wanted) in [
+            (named, json!([{ "verbs": ["get"], "apiGroups": [""], "resources": many }])),
+            (all, json!([{ "verbs": many, "apiGroups": [""], "resources": [long] }])),
+            (json!([]), json!([{ "verbs": many, "apiGroups": [long], "resources": ["a"] }])),
+        ] {
+            assert_eq!(compared(held, wanted), Comparison::TooLarge);
+        }
     }
 
     #[test]
