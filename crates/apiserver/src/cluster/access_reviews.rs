@@ -8,7 +8,7 @@ use crate::authorization::{AccessRequest, AccessTarget, PolicyRule};
 use crate::kinds::json_access::{at, entries, items, text};
 use crate::kinds::names;
 use crate::user::User;
-use crate::{ApiError, FieldError, FieldErrorKind};
+use crate::{ApiError, FieldError, FieldErrorKind, FieldErrors};
 
 /// Returns the status of an access review. It is about its writer if `asking` is given, and otherwise
 /// about the user that it names.
@@ -110,8 +110,8 @@ fn access_request(spec: &Value) -> AccessRequest<'_> {
 
 /// Validates an access review: it must be about exactly one kind of attributes, and about a user or
 /// a group.
-fn problems(review: &Value, place: &ObjectRef<'_>, about_self: bool) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+fn problems(review: &Value, place: &ObjectRef<'_>, about_self: bool) -> FieldErrors {
+    let mut problems = FieldErrors::default();
     let given = |pointer: &str| at(review, pointer).filter(|it| !it.is_null());
     let (resource, path) = (given("/spec/resourceAttributes"), given("/spec/nonResourceAttributes"));
     match (resource, path) {
@@ -168,7 +168,7 @@ fn invalid(field: &str, value: impl std::fmt::Display, detail: &str) -> FieldErr
 
 /// Validates a selector of resource attributes. Unknown operators are accepted: newer clients may know
 /// them.
-fn check_selector(out: &mut Vec<FieldError>, selector: &Value, path: &str, of_labels: bool) {
+fn check_selector(out: &mut FieldErrors, selector: &Value, path: &str, of_labels: bool) {
     let (raw, requirements) = (text(selector, "/rawSelector"), items(selector, "/requirements"));
     if !raw.is_empty() && !requirements.is_empty() {
         let detail = "may not specified at the same time as requirements";
@@ -179,6 +179,9 @@ fn check_selector(out: &mut Vec<FieldError>, selector: &Value, path: &str, of_la
         out.push(FieldError::new(format!("{path}.requirements"), FieldErrorKind::Required, &detail));
     }
     for (index, requirement) in requirements.iter().enumerate() {
+        if out.is_full() {
+            return;
+        }
         let path = format!("{path}.requirements[{index}]");
         let (key, values) = (text(requirement, "/key"), items(requirement, "/values"));
         if !of_labels && key.is_empty() {
@@ -202,6 +205,9 @@ fn check_selector(out: &mut Vec<FieldError>, selector: &Value, path: &str, of_la
             };
             out.extend(wrong(format!("{path}.key"), key, names::qualified(key)));
             for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
+                if out.is_full() {
+                    return;
+                }
                 let field = format!("{path}.values[{index}]");
                 out.extend(wrong(field, value, names::label_value(value)));
             }
