@@ -143,24 +143,27 @@ async fn the_roles_of_kubernetes_exist_from_the_start() {
     assert!(rules[0] > 0 && rules[0] < rules[1] && rules[1] < rules[2], "{rules:?}");
 }
 
-#[tokio::test]
-async fn rules_with_billions_of_permissions_are_rejected_quickly() {
+/// Creates a Role with one rule as a user who may create Roles and nothing else. Returns the status
+/// code and the message of the response.
+async fn create_role(rule: Value) -> (u16, String) {
     let server = server().await;
     // Not all verbs: one of them is `escalate`.
-    grant(
-        &server,
-        "roles",
-        json!({ "verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"] }),
-    )
-    .await;
-    let many: Vec<String> = (0..10_000).map(|it| format!("r{it}")).collect();
-    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-        "metadata": { "name": "large" },
-        "rules": [{ "verbs": many, "apiGroups": many, "resources": many, "resourceNames": many }] });
+    let creates =
+        json!({ "verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"] });
+    grant(&server, "roles", creates).await;
+    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "large" },
+        "rules": [rule] });
     let path = format!("{RBAC}/namespaces/default/roles");
     let (code, refusal) = send(&server, "bob", Method::POST, &path, role).await;
-    assert_eq!(code, 403, "{refusal}");
-    assert!(refusal["message"].as_str().unwrap().contains("too many combinations"), "{refusal}");
+    (code, refusal["message"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn rules_with_billions_of_permissions_are_rejected_quickly() {
+    let many: Vec<String> = (0..10_000).map(|it| format!("r{it}")).collect();
+    let rule = json!({ "verbs": many, "apiGroups": many, "resources": many, "resourceNames": many });
+    let (code, message) = create_role(rule).await;
+    assert!(code == 403 && message.contains("too many combinations"), "{code} {message}");
 }
 
 /// Creates a ClusterRole with one rule, and gives it to the group `devs`.
@@ -230,37 +233,42 @@ async fn the_deprecated_watch_prefix_only_watches() {
 
 #[tokio::test]
 async fn not_every_missing_permission_is_reported() {
-    let server = server().await;
-    grant(
-        &server,
-        "roles",
-        json!({ "verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"] }),
-    )
-    .await;
     let many: Vec<String> = (0..30).map(|it| format!("r{it}")).collect();
-    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "large" },
-        "rules": [{ "verbs": ["get"], "apiGroups": many, "resources": many, "resourceNames": many }] });
-    let path = format!("{RBAC}/namespaces/default/roles");
-    let (code, refusal) = send(&server, "bob", Method::POST, &path, role).await;
-    let message = refusal["message"].as_str().unwrap();
+    let rule = json!({ "verbs": ["get"], "apiGroups": many, "resources": many, "resourceNames": many });
+    let (code, message) = create_role(rule).await;
     assert!(code == 403 && message.ends_with("... and more"), "{code} {}", message.len());
     assert_eq!(message.lines().count(), 1 + 1_000 + 1);
 }
 
+/// Regression test: each error took memory several times over.
 #[tokio::test]
-async fn a_role_with_many_selectors_is_aggregated_quickly() {
+async fn the_errors_of_an_access_review_are_limited() {
     let server = server().await;
+    let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": { "resourceAttributes": { "verb": "get", "resource": "pods",
+            "labelSelector": { "requirements": vec![json!({}); 100_000] } } } });
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let (code, refusal) = send(&server, "bob", Method::POST, path, review).await;
+    let causes = refusal["details"]["causes"].as_array().unwrap().len();
+    assert!(code == 422 && (1..=1_001).contains(&causes), "{code} {causes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_with_many_selectors_is_aggregated() {
+    let it = TestCluster::with(Controllers::default()).await;
+    const ROLES: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
+    let rule = json!({ "verbs": ["get"], "apiGroups": [""], "resources": ["pods"] });
+    for number in 0..50 {
+        let metadata = json!({ "name": format!("part-{number}") });
+        it.add(json!({ "apiVersion": ROLES.0, "kind": ROLES.1, "metadata": metadata, "rules": [rule] }))
+            .await;
+    }
     let selectors = vec![json!({}); 50_000];
-    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": { "name": "all" }, "aggregationRule": { "clusterRoleSelectors": selectors } });
-    assert_eq!(send(&server, "admin", Method::POST, &format!("{RBAC}/clusterroles"), role).await.0, 201);
-    let path = format!("{RBAC}/clusterroles/all");
-    let aggregated = async {
-        while send(&server, "admin", Method::GET, &path, Value::Null).await.1["rules"].is_null() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(TIMEOUT, aggregated).await.expect("it is aggregated");
+    it.add(json!({ "apiVersion": ROLES.0, "kind": ROLES.1, "metadata": { "name": "all" },
+        "aggregationRule": { "clusterRoleSelectors": selectors } }))
+        .await;
+    let is_complete = |role: &Value| role["metadata"]["name"] == "all" && role["rules"] == json!([rule]);
+    it.until(ROLES, |roles| roles.iter().any(is_complete)).await;
 }
 
 #[tokio::test(start_paused = true)]
