@@ -15,10 +15,12 @@
 mod error_chain;
 mod exponential_delay;
 mod null;
+mod prefixed;
 mod kind;
 mod key;
 mod version;
 mod meta;
+mod header_bytes;
 mod object;
 mod requirement;
 mod label_selector;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::key::ObjectKey;
 use crate::null::null_as_default;
+use crate::prefixed::take_pair;
 use crate::version::ResourceVersion;
 
 /// The metadata that a view keeps: enough for a cache, a queue and a selector.
@@ -59,6 +60,8 @@ enum Layout<'a> {
     Empty,
     Tree(&'a BTreeMap<String, String>),
     Slim(&'a [(CompactString, CompactString)]),
+    /// Keys and values after their lengths, ordered by key.
+    Bytes(&'a [u8]),
 }
 
 /// Sorted by key, without duplicate keys.
@@ -115,19 +118,26 @@ impl<'a> Labels<'a> {
                 let at = slim.binary_search_by(|(it, _)| it.as_str().cmp(key)).ok()?;
                 Some(slim[at].1.as_str())
             }
+            Layout::Bytes(_) => self.iter().find(|(it, _)| *it == key).map(|(_, value)| value),
         }
     }
 
     /// Returns all labels, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        let (tree, slim) = match self.0 {
-            Layout::Empty => (None, None),
-            Layout::Tree(tree) => (Some(tree), None),
-            Layout::Slim(slim) => (None, Some(slim)),
+        let (tree, slim, mut bytes) = match self.0 {
+            Layout::Empty => (None, None, &[][..]),
+            Layout::Tree(tree) => (Some(tree), None, &[][..]),
+            Layout::Slim(slim) => (None, Some(slim), &[][..]),
+            Layout::Bytes(bytes) => (None, None, bytes),
         };
         let tree = tree.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
         let slim = slim.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
-        tree.chain(slim)
+        tree.chain(slim).chain(std::iter::from_fn(move || take_pair(&mut bytes)))
+    }
+
+    /// Returns labels that are written as keys and values after their lengths, ordered by key.
+    pub(crate) fn from_bytes(bytes: &'a [u8]) -> Self {
+        Self(Layout::Bytes(bytes))
     }
 }
 

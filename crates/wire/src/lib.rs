@@ -59,18 +59,27 @@ mod token;
 mod json;
 mod protobuf;
 mod key;
+mod packed_bytes;
 mod reader;
 mod body;
 mod list;
 mod watch;
 mod object;
+#[cfg(feature = "zstd")]
+mod compression;
+mod packed;
+#[cfg(feature = "zstd")]
+mod compressor;
 
 pub use bad_item::UndecodableItem;
+#[cfg(feature = "zstd")]
+pub use compressor::Compressor;
 pub use error::{ListError, WatchError};
 pub use event::{Bookmark, EventKind, WatchEvent};
 pub use fields::Fields;
 pub use list::ListDecoder;
 pub use list_meta::ListMeta;
 pub use object::{from_protobuf, from_slice, has_protobuf, to_protobuf, to_vec, value_to_protobuf};
+pub use packed::Packed;
 pub use protobuf::{EncodeError, Envelope, list_entry, watch_head};
 pub use watch::WatchDecoder;

@@ -7,15 +7,28 @@
 //! Everything that does not depend on the type is in functions that are compiled once, and both
 //! encodings share one deserializer: its code is compiled again for every type of object.
 
+use dogwatch_core::Meta;
+use serde::Deserialize;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Expected, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 
 use crate::fields::Role;
 use crate::key::{Key, UnitOnly};
+use crate::packed_bytes::PackedParts;
 use crate::read_error::ReadError;
 use crate::token::{Number, Text, Token};
 use crate::{json, protobuf};
+
+/// The name of the newtype that receives an object as the bytes of a packed one.
+pub(crate) const PACKED: &str = "dogwatch::Packed";
+
+/// The part of an object that identifies it.
+#[derive(Deserialize)]
+struct Identified {
+    #[serde(default)]
+    metadata: Meta,
+}
 
 /// Reads one value into any type that serde supports.
 #[derive(Debug)]
@@ -114,6 +127,51 @@ impl<'de> Reader<'de> {
             self.json.end()?;
         }
         Ok(())
+    }
+
+    /// Returns the bytes of the next value as a packed object.
+    fn pack(&mut self) -> Result<Vec<u8>, ReadError> {
+        self.enter_json()?;
+        match self.encoding {
+            Encoding::Json => self.pack_json(),
+            Encoding::Protobuf => self.pack_message(),
+        }
+    }
+
+    fn pack_json(&mut self) -> Result<Vec<u8>, ReadError> {
+        self.json.peek()?;
+        let (start, role) = (self.json.at(), self.role);
+        let Identified { metadata } = Identified::deserialize(&mut *self)?;
+        self.json.rewind(start);
+        let managed = if role == Role::Root { self.json.managed_fields()? } else { Vec::new() };
+        let body = json::compact(self.json.take_value()?, &managed);
+        let parts = PackedParts {
+            message: None,
+            types: None,
+            header: metadata.header(),
+            is_compressed: false,
+            body: &body,
+        };
+        Ok(parts.write())
+    }
+
+    fn pack_message(&mut self) -> Result<Vec<u8>, ReadError> {
+        let Some((object, known_only)) = self.protobuf.message() else {
+            return Err(ReadError::new("not an object", None));
+        };
+        let protobuf::MessageValue { message, bytes, role, types } = object;
+        protobuf::check(message, bytes, known_only)?;
+        let mut reader = Reader::protobuf(protobuf::Cursor::new(message, bytes, Role::Root, None));
+        let Identified { metadata } = Identified::deserialize(&mut reader)?;
+        let body = protobuf::split(message, bytes, role != Role::Root)?;
+        let parts = PackedParts {
+            message: Some(message),
+            types,
+            header: metadata.header(),
+            is_compressed: false,
+            body: &body,
+        };
+        Ok(parts.write())
     }
 
     fn enter_map(&mut self) -> Result<MapState<'de>, ReadError> {
@@ -358,9 +416,12 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     #[inline]
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, ReadError> {
+        if name == PACKED {
+            return visitor.visit_byte_buf(self.pack()?);
+        }
         visitor.visit_newtype_struct(self)
     }
 

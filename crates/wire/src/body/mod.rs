@@ -28,6 +28,17 @@ pub(crate) fn decode_json<T: DeserializeOwned>(body: &[u8], fields: Fields) -> R
     json_object::with_body(body, |position| EncodedObject::Json(position).decode(fields))
 }
 
+/// Decodes a protobuf message: one object without its envelope, and its API version and kind.
+pub(crate) fn decode_message<T: DeserializeOwned>(
+    message: u16,
+    bytes: &[u8],
+    types: Option<(&str, &str)>,
+    fields: Fields,
+) -> Result<T, UndecodableItem> {
+    let object = protobuf_object::MessageObject::new(message, bytes).with_types(types);
+    EncodedObject::Protobuf(object).decode(fields)
+}
+
 /// Decodes a protobuf body that is one object in its envelope.
 pub(crate) fn decode_protobuf<T: DeserializeOwned>(
     body: &[u8],

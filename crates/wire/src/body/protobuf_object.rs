@@ -28,6 +28,11 @@ impl<'a> MessageObject<'a> {
         Self { message, bytes, types: None }
     }
 
+    /// Sets the API version and the kind.
+    pub(super) fn with_types(self, types: Option<(&'a str, &'a str)>) -> Self {
+        Self { types, ..self }
+    }
+
     /// Reads the envelope of an object.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! only quotes and brackets, which makes narrow views fast.
 
 use std::fmt;
+use std::ops::Range;
 
 use super::number;
 use super::scan::{Mark, ScanResult, Scanner, last_bracket};
@@ -43,6 +44,14 @@ pub(crate) struct Cursor<'de> {
     deepest: u32,
     /// The unescaped form of the last string with escapes.
     scratch: String,
+}
+
+/// The start of a member of an object.
+struct MemberStart {
+    /// The position of the comma before it, unless it is the first.
+    separator: usize,
+    key: usize,
+    is_first: bool,
 }
 
 impl<'de> Cursor<'de> {
@@ -85,6 +94,11 @@ impl<'de> Cursor<'de> {
 
     pub(crate) fn at(&self) -> usize {
         self.at
+    }
+
+    /// Moves back to a position at the same depth.
+    pub(crate) fn rewind(&mut self, at: usize) {
+        self.at = at;
     }
 
     /// Returns the next byte that is not white space, without consuming it.
@@ -265,6 +279,67 @@ impl<'de> Cursor<'de> {
             return Err(self.error("more text after the value"));
         }
         Ok(())
+    }
+
+    /// Returns the text of the value at this position, and skips it.
+    pub(crate) fn take_value(&mut self) -> Result<&'de str, ReadError> {
+        self.peek()?;
+        let start = self.at;
+        self.skip()?;
+        Ok(&self.text[start..self.at])
+    }
+
+    /// Returns the positions, in the object at this position, of its managed fields, each with the comma
+    /// that separates it from another member. Does not move.
+    pub(crate) fn managed_fields(&mut self) -> Result<Vec<Range<usize>>, ReadError> {
+        let start = self.at;
+        let mut found: Vec<Range<usize>> = Vec::new();
+        self.for_each_member("metadata", &mut |cursor, _| {
+            if cursor.peek()? != b'{' {
+                return cursor.skip();
+            }
+            cursor.for_each_member("managedFields", &mut |cursor, member| {
+                cursor.skip()?;
+                let (mut from, mut to) = (member.separator, cursor.at);
+                // Without a comma before it, or with one that is removed already, the comma behind it
+                // is superfluous.
+                if member.is_first || found.last().is_some_and(|it| from - start < it.end) {
+                    from = member.key;
+                    to = if cursor.peek()? == b',' { cursor.at + 1 } else { to };
+                }
+                found.push(from - start..to - start);
+                Ok(())
+            })
+        })?;
+        self.at = start;
+        Ok(found)
+    }
+
+    /// Visits the value of each member of the object at this position with this key, and skips the others.
+    fn for_each_member(
+        &mut self,
+        key: &str,
+        visit: &mut dyn FnMut(&mut Self, MemberStart) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        self.enter()?;
+        let mut is_first = true;
+        loop {
+            self.peek()?;
+            let separator = self.at;
+            if !self.next_key(is_first)? {
+                return self.leave(b'}');
+            }
+            let member = MemberStart { separator, key: self.at, is_first };
+            let is_wanted = self.key_is(key)?;
+            self.skip()?;
+            self.expect(b':')?;
+            if is_wanted {
+                visit(self, member)?;
+            } else {
+                self.skip()?;
+            }
+            is_first = false;
+        }
     }
 
     /// Moves to the next key of an object. Returns false at its end.

@@ -11,8 +11,10 @@ mod scan;
 mod value_buffer;
 mod text;
 mod number;
+mod compact;
 mod cursor;
 
+pub(crate) use compact::compact;
 pub(crate) use cursor::{Cursor, trim};
 pub(crate) use number::number;
 pub(crate) use scan::{Mark, ScanResult, Scanner};

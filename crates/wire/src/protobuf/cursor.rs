@@ -46,7 +46,7 @@ enum Value<'de> {
     Formatted(Form, &'de [u8]),
     /// JSON.
     Raw(&'de [u8]),
-    Object(Object<'de>),
+    Object(MessageValue<'de>),
     /// The elements of a field: all fields of `run`.
     List {
         shape: Shape,
@@ -60,13 +60,14 @@ enum Value<'de> {
     },
 }
 
+/// A message that is an object in JSON.
 #[derive(Clone, Copy, Debug)]
-struct Object<'de> {
-    message: u16,
-    bytes: &'de [u8],
-    role: Role,
+pub(crate) struct MessageValue<'de> {
+    pub(crate) message: u16,
+    pub(crate) bytes: &'de [u8],
+    pub(crate) role: Role,
     /// The API version and the kind, if the object has an envelope.
-    types: Option<(&'de str, &'de str)>,
+    pub(crate) types: Option<(&'de str, &'de str)>,
 }
 
 /// A map or a sequence that is being read.
@@ -110,7 +111,7 @@ impl<'de> Cursor<'de> {
         role: Role,
         types: Option<(&'de str, &'de str)>,
     ) -> Self {
-        let value = Value::Object(Object { message, bytes, role, types });
+        let value = Value::Object(MessageValue { message, bytes, role, types });
         Self { value, ..Self::default() }
     }
 
@@ -136,6 +137,14 @@ impl<'de> Cursor<'de> {
             }
             _ => false,
         })
+    }
+
+    /// Returns the value if it is an object, and whether its fields must all be in the table.
+    pub(crate) fn message(&self) -> Option<(MessageValue<'de>, bool)> {
+        match self.value {
+            Value::Object(object) => Some((object, self.known_only)),
+            _ => None,
+        }
     }
 
     /// Returns the JSON that the value is, if it is JSON.
@@ -218,7 +227,7 @@ impl<'de> Cursor<'de> {
         }
         self.depth += 1;
         let frame = match self.value {
-            Value::Object(Object { message, bytes, role, types }) => {
+            Value::Object(MessageValue { message, bytes, role, types }) => {
                 let (api_version, kind) = types.unzip();
                 Frame::Object(ObjectFrame { role, api_version, kind, ..ObjectFrame::new(message, bytes) })
             }
@@ -429,7 +438,7 @@ fn message_value(message: u16, bytes: &[u8]) -> Result<Value<'_>, ReadError> {
                     ));
                 };
                 let types = Some((api_version, kind));
-                Value::Object(Object { message, bytes, role: Role::Plain, types })
+                Value::Object(MessageValue { message, bytes, role: Role::Plain, types })
             }
             raw => Value::Raw(raw),
         },
@@ -459,7 +468,7 @@ fn message_value(message: u16, bytes: &[u8]) -> Result<Value<'_>, ReadError> {
 }
 
 fn object(message: u16, bytes: &[u8]) -> Value<'_> {
-    Value::Object(Object { message, bytes, role: Role::Plain, types: None })
+    Value::Object(MessageValue { message, bytes, role: Role::Plain, types: None })
 }
 
 /// Returns the field with this name of a message that stands for one of its fields.

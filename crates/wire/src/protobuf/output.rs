@@ -58,7 +58,8 @@ fn push_tag(number: u32, wire_type: u64, out: &mut Vec<u8>) {
     push_varint(u64::from(number) << 3 | wire_type, out);
 }
 
-fn push_varint(mut value: u64, out: &mut Vec<u8>) {
+/// Appends an integer.
+pub(super) fn push_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;

@@ -3,6 +3,7 @@
 mod chunks;
 mod managed_fields;
 mod protobuf;
+mod packed;
 mod list;
 mod strategies;
 mod types;

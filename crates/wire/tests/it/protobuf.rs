@@ -23,7 +23,7 @@ use crate::strategies::cut;
 
 const MAGIC: &[u8] = b"k8s\0";
 
-fn golden() -> Vec<(String, Vec<u8>, Vec<u8>)> {
+pub(crate) fn golden() -> Vec<(String, Vec<u8>, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/golden");
     let files = std::fs::read_dir(folder).expect("the golden objects exist");
     let files = files.map(|it| it.expect("readable").path());
@@ -41,12 +41,12 @@ fn golden() -> Vec<(String, Vec<u8>, Vec<u8>)> {
     golden
 }
 
-fn golden_named(name: &str) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn golden_named(name: &str) -> (Vec<u8>, Vec<u8>) {
     let found = golden().into_iter().find(|it| it.0 == name);
     found.map(|(_, encoded, json)| (encoded, json)).unwrap_or_else(|| panic!("{name} exists"))
 }
 
-fn all() -> Fields {
+pub(crate) fn all() -> Fields {
     Fields::default().keep_managed_fields()
 }
 
