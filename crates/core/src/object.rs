@@ -44,6 +44,12 @@ pub trait Object: Send + Sync + 'static {
     fn version(&self) -> ResourceVersion {
         ResourceVersion::new(self.header().version)
     }
+
+    /// Returns the memory that the object takes, in bytes, if it is known. By default it is not; an
+    /// informer can be given a function that measures it.
+    fn memory(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// A payload that knows the resource it is read from: the whole object, or some of its fields.

@@ -16,5 +16,7 @@ pub use dogwatch_core::{
     ResourceType, ResourceVersion, Scope, Segment, SelectorError, Status, VersionMatch, WatchParams,
     WriteParams,
 };
-pub use dogwatch_wire::{Bookmark, EventKind, ListMeta, UndecodableItem, WatchEvent};
+#[cfg(feature = "zstd")]
+pub use dogwatch_wire::Compressor;
+pub use dogwatch_wire::{Bookmark, EventKind, ListMeta, Packed, UndecodableItem, WatchEvent};
 pub use kube_core::{DynamicObject, PartialObjectMeta, Resource};

@@ -80,6 +80,11 @@ const RUNS: &[Run] = &[
         prints: "kubernetes:///nowhere:grpc cannot be called: ",
     },
     Run { example: "10_rolling_restart", arguments: &[], prints: "90 calls, none failed" },
+    Run {
+        example: "11_packed_cache",
+        arguments: &["web-1"],
+        prints: "web-1: 1 containers on Some(\"node-1\")\n",
+    },
 ];
 
 #[test]

@@ -17,6 +17,7 @@ pub(crate) struct InformerMetrics {
     queued: Gauge,
     processing: Histogram,
     version: Gauge,
+    memory: Gauge,
 }
 
 /// The metrics of one handler.
@@ -38,6 +39,7 @@ impl InformerMetrics {
             queued: gauge!("informer_queued_items", labels.clone()),
             processing: histogram!("informer_processing_latency_seconds", labels.clone()),
             version: gauge!("informer_store_resource_version", labels.clone()),
+            memory: gauge!("informer_store_bytes", labels.clone()),
             labels,
         }
     }
@@ -47,14 +49,16 @@ impl InformerMetrics {
         self.queued.set(count as f64);
     }
 
-    /// Records that a batch was applied and delivered, and the version of the store after it.
-    pub(crate) fn processed(&self, taken: Duration, version: &ResourceVersion) {
+    /// Records that a batch was applied and delivered.
+    pub(crate) fn processed(&self, taken: Duration) {
         self.processing.record(taken);
-        self.version(version);
     }
 
-    /// Records the version of the store.
-    pub(crate) fn version(&self, version: &ResourceVersion) {
+    /// Records the version of the store, and the memory of its objects if it is known.
+    pub(crate) fn stored(&self, version: &ResourceVersion, memory: Option<usize>) {
+        if let Some(memory) = memory {
+            self.memory.set(memory as f64);
+        }
         if let Some(version) = version_number(version) {
             self.version.set(version);
         }

@@ -172,6 +172,10 @@ impl<K: 'static> Object for Packed<K> {
     fn header(&self) -> Header<'_> {
         self.parts().header
     }
+
+    fn memory(&self) -> Option<usize> {
+        Some(size_of::<Self>() + self.size())
+    }
 }
 
 impl<K: View> View for Packed<K> {

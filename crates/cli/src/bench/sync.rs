@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dogwatch::api::{DynamicObject, ListParams, PartialObjectMeta, ResourceType};
+use dogwatch::api::{DynamicObject, ListParams, Packed, PartialObjectMeta, ResourceType};
 use dogwatch::client::Encoding;
 use dogwatch::informer::{Change, HandlerOptions, Overflow};
 use dogwatch::k8s_openapi::api::core::v1::Pod;
@@ -50,6 +50,8 @@ enum Payload {
     Full,
     /// A few fields: of pods those that a scheduler reads, of other kinds the metadata.
     View,
+    /// Whole objects in the encoding of the server, decoded when they are read.
+    Packed,
     /// Only the metadata, which is then all that the server sends.
     Meta,
 }
@@ -94,6 +96,7 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let report = match options.payload {
         Payload::Full => source.full().await?,
         Payload::View => source.view().await?,
+        Payload::Packed => source.of::<Packed<DynamicObject>>().await?,
         Payload::Meta => {
             let Source { client, resource, encoding, updates } = source;
             let metadata = Api::<PartialObjectMeta>::dynamic_metadata(client, resource);

@@ -1,6 +1,7 @@
 //! Tests of the whole pipeline, on a server in the same process.
 
 mod follow;
+mod packed_cache;
 mod protobuf_encoding;
 #[cfg(feature = "derive")]
 mod custom_resource_derive;

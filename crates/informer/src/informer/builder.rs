@@ -3,6 +3,7 @@
 use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::metrics::InformerMetrics;
 use crate::queue::DeltaQueue;
 use crate::reflector::{ReflectorOptions, Start};
 use crate::registration::resync_period;
-use crate::store::StoreWriter;
+use crate::store::{Measure, StoreWriter};
 
 /// The default wait before a collection that is gone is asked for again.
 const RETRY_NOT_SERVED_AFTER: Duration = Duration::from_secs(30);
@@ -92,6 +93,7 @@ pub struct InformerBuilder<T: Object> {
     indexes: Vec<Index<T>>,
     resync_every: Option<Duration>,
     queue_capacity: usize,
+    measure: Option<Measure<T>>,
     retry_not_served_after: Option<Duration>,
     on_gone: OnGone,
     shutdown_timeout: Duration,
@@ -111,6 +113,7 @@ impl<T: Object> SharedInformer<T> {
             name: None,
             reflector: ReflectorOptions::default(),
             indexes: Vec::new(),
+            measure: None,
             resync_every: None,
             queue_capacity: DeltaQueue::CAPACITY,
             retry_not_served_after: Some(RETRY_NOT_SERVED_AFTER),
@@ -181,6 +184,38 @@ impl<T: Object> InformerBuilder<T> {
     /// Key, uid and version must not change.
     pub fn transform<F: Fn(T) -> T + Send + Sync + 'static>(mut self, transform: F) -> Self {
         self.reflector = self.reflector.transform(transform);
+        self
+    }
+
+    /// Measures the memory of each object with this function, for [`Store::memory`](crate::Store::memory)
+    /// and the metric `informer_store_bytes`. Packed objects are measured without it.
+    ///
+    /// It is called for the old and the new state at every change, must return the same for the same
+    /// object, and counts nothing if it panics.
+    ///
+    /// ```
+    /// use dogwatch_client::Api;
+    /// use dogwatch_informer::SharedInformer;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+    /// # let url = server.url().parse()?;
+    /// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+    /// // The values are nearly all of the memory of these objects.
+    /// let memory = |map: &ConfigMap| map.data.iter().flatten().map(|(_, value)| value.len()).sum();
+    /// let maps = SharedInformer::builder(Api::<ConfigMap>::all(client)).measure(memory).build();
+    /// maps.start();
+    /// maps.synced().await?;
+    /// assert!(maps.store().memory() > Some(100));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn measure<F: Fn(&T) -> usize + Send + Sync + 'static>(mut self, measure: F) -> Self {
+        self.measure = Some(Arc::new(move |object| {
+            std::panic::catch_unwind(AssertUnwindSafe(|| measure(object))).unwrap_or_default()
+        }));
         self
     }
 
@@ -285,6 +320,7 @@ impl<T: Object> InformerBuilder<T> {
             [_] => StoreWriter::new(),
             several => StoreWriter::of_namespaces(several.iter().filter_map(|it| namespace_of(&**it))),
         };
+        let writer = writer.measured(self.measure);
         let store = writer.store();
         for index in self.indexes {
             if let Err(error) = store.add_index(index) {

@@ -162,7 +162,8 @@ impl<T: Object> Pump<T> {
         if is_slow_batch(count, waiting, took) {
             tracing::info!(informer = state.name, deltas = count, waiting, ?took, "applying changes is slow");
         }
-        state.members.metrics.processed(took, &state.store.version());
+        state.members.metrics.processed(took);
+        state.members.metrics.stored(&state.store.version(), state.store.memory());
     }
 
     /// Handles the end of a reflector. Returns `false` if it was the last one and none will be
@@ -205,7 +206,7 @@ impl<T: Object> Pump<T> {
         let mut changes = Vec::new();
         self.writer.clear(feed, &mut changes);
         self.fan_out.publish(changes);
-        state.members.metrics.version(&state.store.version());
+        state.members.metrics.stored(&state.store.version(), state.store.memory());
     }
 
     fn restart(&mut self, state: &SharedState<T>) {

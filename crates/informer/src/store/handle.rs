@@ -182,6 +182,15 @@ impl<T: Object> Store<T> {
         self.cell.state.load().get_named(namespace, name).cloned()
     }
 
+    /// Returns the memory of all objects in bytes, without keys and indexes; `None` if it is not known.
+    ///
+    /// It is known for packed objects, and for others if the informer measures them: see
+    /// [`InformerBuilder::measure`](crate::InformerBuilder::measure). It is exported as the metric
+    /// `informer_store_bytes`.
+    pub fn memory(&self) -> Option<usize> {
+        self.cell.state.load().memory
+    }
+
     /// Returns true if there is an object with this key.
     pub fn contains(&self, key: &ObjectKey) -> bool {
         self.cell.state.load().get(key).is_some()

@@ -25,4 +25,5 @@ mod writer;
 
 pub use handle::{Store, StoreProgress, WaitError};
 pub use snapshot::{Page, Snapshot};
+pub(crate) use state::Measure;
 pub use writer::StoreWriter;

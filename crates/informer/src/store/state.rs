@@ -13,7 +13,6 @@ use super::postings::Postings;
 use super::tree::Tree;
 use crate::index::{Index, IndexError, NAMESPACE_INDEX, Values};
 
-#[derive(Debug)]
 pub(super) struct State<T> {
     /// Every object by the text of its [`ObjectKey`], so the objects of one namespace are
     /// contiguous.
@@ -35,7 +34,14 @@ pub(super) struct State<T> {
     /// The objects whose newest state could not be decoded, by key, with the version of that state.
     /// The version is unset if the list did not give one.
     pub(super) undecodable: Tree<ResourceVersion>,
+    /// The memory of all objects in bytes; `None` if it is not known.
+    pub(super) memory: Option<usize>,
+    /// Returns the memory of an object, if it does not know it itself.
+    pub(super) measure: Option<Measure<T>>,
 }
+
+/// Returns the memory that an object takes, in bytes.
+pub(crate) type Measure<T> = Arc<dyn Fn(&T) -> usize + Send + Sync>;
 
 /// The progress of a namespace that is written separately.
 #[derive(Debug)]
@@ -111,6 +117,7 @@ impl<T: Object> State<T> {
     /// Sets the object at a key, and returns the previous one.
     pub(super) fn put(&mut self, key: &[u8], object: &Arc<T>) -> Option<Arc<T>> {
         let before = self.objects.insert(key, object.clone());
+        self.count_memory(before.as_deref(), Some(object));
         self.reindex(key, before.as_deref(), Some(object));
         before
     }
@@ -118,6 +125,7 @@ impl<T: Object> State<T> {
     /// Removes the object at a key.
     pub(super) fn take(&mut self, key: &[u8]) -> Option<Arc<T>> {
         let before = self.objects.remove(key);
+        self.count_memory(before.as_deref(), None);
         self.reindex(key, before.as_deref(), None);
         before
     }
@@ -134,6 +142,19 @@ impl<T: Object> State<T> {
                 changes
             }
             None => self.undecodable.remove(key).is_some(),
+        }
+    }
+
+    /// Counts the memory of an object that takes the place of another.
+    fn count_memory(&mut self, before: Option<&T>, after: Option<&T>) {
+        let memory = |object: &T| match &self.measure {
+            Some(measure) => Some(measure(object)),
+            None => object.memory(),
+        };
+        let (freed, taken) = (before.and_then(memory), after.and_then(memory));
+        if freed.is_some() || taken.is_some() {
+            let total = self.memory.unwrap_or_default().saturating_sub(freed.unwrap_or_default());
+            self.memory = Some(total.saturating_add(taken.unwrap_or_default()));
         }
     }
 
@@ -184,6 +205,8 @@ impl<T> Default for State<T> {
             closed: false,
             index_panics: 0,
             undecodable: Tree::default(),
+            memory: None,
+            measure: None,
         }
     }
 }
@@ -200,6 +223,8 @@ impl<T> Clone for State<T> {
             closed: self.closed,
             index_panics: self.index_panics,
             undecodable: self.undecodable.clone(),
+            memory: self.memory,
+            measure: self.measure.clone(),
         }
     }
 }

@@ -9,7 +9,7 @@ use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 use super::handle::{StateCell, Store, Transaction};
 use super::lookup::KeyRange;
 use super::relist::{Relist, Staged, is_same_object, is_same_state, usable_key};
-use super::state::{Part, State};
+use super::state::{Measure, Part, State};
 use crate::change::{Change, Deleted};
 use crate::delta::Delta;
 use crate::rewind_count::RewindCount;
@@ -106,6 +106,16 @@ impl<T: Object> StoreWriter<T> {
     pub fn of_namespaces<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
         let partitions: Vec<_> = namespaces.into_iter().map(|it| Partition::new(Some(it))).collect();
         Self { cell: Arc::new(StateCell::new(partitions.len())), partitions }
+    }
+
+    /// Measures the memory of each object with a function, which must return the same for the same
+    /// object. Must be called before the first delta.
+    #[must_use]
+    pub(crate) fn measured(self, measure: Option<Measure<T>>) -> Self {
+        let mut transaction = self.cell.begin();
+        transaction.next.measure = measure;
+        transaction.publish();
+        self
     }
 
     /// Returns a handle for readers.
