@@ -16,6 +16,7 @@ mod error_chain;
 mod exponential_delay;
 mod null;
 mod prefixed;
+mod shared_labels;
 mod kind;
 mod key;
 mod version;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::key::ObjectKey;
 use crate::null::null_as_default;
 use crate::prefixed::take_pair;
+use crate::shared_labels::{SharedLabels, shared};
 use crate::version::ResourceVersion;
 
 /// The metadata that a view keeps: enough for a cache, a queue and a selector.
@@ -64,9 +65,9 @@ enum Layout<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Sorted by key, without duplicate keys.
+/// Sorted by key, without duplicate keys. Objects with the same labels share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct LabelMap(Box<[(CompactString, CompactString)]>);
+struct LabelMap(SharedLabels);
 
 impl Meta {
     /// Replaces the labels. If a key is given twice, the last value is used.
@@ -77,7 +78,7 @@ impl Meta {
     ) -> Self {
         let sorted: BTreeMap<_, _> =
             labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        self.labels = LabelMap(sorted.into_iter().collect());
+        self.labels = LabelMap(shared(sorted.into_iter().collect()));
         self
     }
 
@@ -185,7 +186,7 @@ impl<'de> Deserialize<'de> for LabelMap {
                 labels.reverse();
                 labels.sort_by(|(left, _), (right, _)| left.cmp(right));
                 labels.dedup_by(|(later, _), (earlier, _)| later == earlier);
-                Ok(LabelMap(labels.into_boxed_slice()))
+                Ok(LabelMap(shared(labels)))
             }
         }
 

@@ -1,0 +1,67 @@
+//! Label sets that objects share: the pods of one ReplicaSet have the same labels.
+
+use std::cell::RefCell;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use compact_str::CompactString;
+
+/// Labels, sorted by key.
+pub(crate) type SharedLabels = Arc<[(CompactString, CompactString)]>;
+
+/// The number of label sets that a thread remembers. Objects with the same labels mostly arrive
+/// together, since their names begin alike and lists are sorted.
+const REMEMBERED: usize = 256;
+
+thread_local! {
+    /// The last label sets, each at the place that its hash gives.
+    static LAST: RefCell<Vec<SharedLabels>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns these labels, shared with earlier objects of the same labels if this thread has decoded
+/// them recently.
+///
+/// Half of the memory of a small view is labels. A thread remembers the last 256 label sets, also
+/// after their objects are gone; that takes some 100 KB.
+pub(crate) fn shared(labels: Vec<(CompactString, CompactString)>) -> SharedLabels {
+    if labels.is_empty() {
+        return Arc::default();
+    }
+    let hash = BuildHasherDefault::<DefaultHasher>::new().hash_one(&labels);
+    // The remainder is smaller than the number of places.
+    let place = usize::try_from(hash % REMEMBERED as u64).unwrap_or_default();
+    LAST.with_borrow_mut(|last| {
+        if last.is_empty() {
+            last.resize_with(REMEMBERED, Arc::default);
+        }
+        if *last[place] != *labels {
+            last[place] = labels.into();
+        }
+        Arc::clone(&last[place])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(value: &str) -> Vec<(CompactString, CompactString)> {
+        vec![("app".into(), "web".into()), ("hash".into(), value.into())]
+    }
+
+    #[test]
+    fn equal_labels_are_shared_and_others_are_not() {
+        let (one, two, other) = (shared(labels("a")), shared(labels("a")), shared(labels("b")));
+        assert!(Arc::ptr_eq(&one, &two));
+        assert_eq!((&*one, &*other), (&*labels("a"), &*labels("b")));
+        assert!(shared(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn the_memory_of_a_thread_is_bounded() {
+        for number in 0..10 * REMEMBERED {
+            assert_eq!(*shared(labels(&number.to_string())), *labels(&number.to_string()));
+        }
+        LAST.with_borrow(|last| assert_eq!(last.len(), REMEMBERED));
+    }
+}
