@@ -206,8 +206,11 @@ impl<K> Api<K> {
         }
     }
 
-    /// Decodes `metadata.managedFields` too. By default they are skipped: they are half of many
-    /// objects, and a server keeps them if an object is written without them.
+    /// Requests and decodes `metadata.managedFields` too. By default they are skipped: they are half of
+    /// many objects, and a server keeps them if an object is written without them.
+    ///
+    /// Without them, requests have the media type parameter `drop=metadata.managedFields`. Servers that
+    /// know it (KEP-5958, after Kubernetes 1.37) do not send managed fields at all; others ignore it.
     #[must_use]
     pub fn with_managed_fields(mut self) -> Self {
         self.fields = Fields::default().keep_managed_fields();

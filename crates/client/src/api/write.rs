@@ -179,7 +179,7 @@ impl<K> Api<K> {
 
     /// Requests JSON. See [`Self::accept`] for lists and watches, which come in other encodings too.
     pub(super) fn accepting(&self, request: Request, shape: Shape) -> Request {
-        let [json, _] = self.form.accept(shape);
+        let [json, _] = self.form.accept(shape, self.fields);
         request.accept(json)
     }
 
