@@ -94,7 +94,9 @@ impl WatchSource {
             Some((encoding, accept)) => (encoding, self.request.clone().accept(accept)),
             None => (Encoding::Json, self.request.clone()),
         };
-        let (client, prepared) = request.checked_params(params.query()).prepare_watch()?;
+        let with_initial_events = params.send_initial_events == Some(true);
+        let request = request.checked_params(params.query());
+        let (client, prepared) = request.prepare_watch(with_initial_events)?;
         let request = format!("{} {}", prepared.method, prepared.template);
         match client.exchange(&prepared).await {
             Ok(answer) => {
