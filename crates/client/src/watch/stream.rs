@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::body::ResponseBody;
 use crate::client::Client;
-use crate::encoding::{Accept, Encoding, RequestedEncoding, fields_to_decode};
+use crate::encoding::{Accept, Encoding, EncodingChoice, fields_to_decode};
 use crate::error::Error;
 use crate::request::{JSON, Request};
 use crate::transport::TransportErrorKind;
@@ -82,7 +82,7 @@ struct Open<K> {
     body: ResponseBody,
     decoder: Box<WatchDecoder<K>>,
     /// The requested encoding, if it can be another one next time.
-    encoding: Option<RequestedEncoding>,
+    encoding: Option<EncodingChoice>,
 }
 
 impl WatchSource {

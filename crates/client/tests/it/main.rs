@@ -5,6 +5,7 @@ mod scripted;
 mod support;
 
 mod auth;
+mod bodies;
 mod compressed_watches;
 mod config;
 mod discovery;
