@@ -23,6 +23,7 @@ use url::Url;
 use crate::auth::{AuthLayer, AuthOptions, Credentials, ImpersonateLayer, UserAgentLayer};
 use crate::body::{BoxError, RequestBody, ResponseBody};
 use crate::config::{Config, ConfigError, Environment, Impersonation, Overrides};
+use crate::distance::is_distant;
 use crate::error::{Error, InvalidRequest};
 use crate::exchange::error_response::{self, RequestInfo};
 use crate::exchange::limiter::Limiter;
@@ -179,6 +180,8 @@ struct Inner {
     timeout: Option<Duration>,
     max_retries: u32,
     max_response_bytes: usize,
+    /// True if a watch that begins with the existing objects is compressed like a list.
+    compresses_initial_events: bool,
     backoff: Option<ServerBackoff>,
     /// The number of failures in a row, for `backoff`.
     failures: AtomicU32,
@@ -295,7 +298,7 @@ impl Client {
         let config = Config { default_namespace: default_namespace.into(), ..Config::new(server) };
         let impersonate = ImpersonateLayer::new(&config.impersonate)
             .expect("new settings impersonate no user, which is always valid");
-        Self::builder(config).over(boxed_service(impersonate.layer(boxed_service(service))))
+        Self::builder(config).over(boxed_service(impersonate.layer(boxed_service(service))), false)
     }
 
     /// Returns a client that impersonates a user, sharing connections, credentials and limits with
@@ -344,6 +347,13 @@ impl Client {
     /// Returns the time limit of a request, if the settings have one.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.inner.timeout
+    }
+
+    /// Returns true if a watch that begins with the existing objects may be compressed like a list:
+    /// over the connections of this crate, to a server on another machine. Any other stack may not be
+    /// able to decompress a body of several gzip members.
+    pub(crate) fn compresses_initial_events(&self) -> bool {
+        self.inner.compresses_initial_events
     }
 
     /// Returns the address of the server.
@@ -612,10 +622,11 @@ impl ClientBuilder {
             UserAgentLayer::new(self.config.user_agent.as_deref()).map_err(Error::Credentials)?;
         let impersonate = ImpersonateLayer::new(&self.config.impersonate).map_err(Error::Credentials)?;
         let service = boxed_service(impersonate.layer(boxed_service(user_agent.layer(service))));
-        Ok(self.over(service))
+        let compresses_initial_events = is_distant(&self.config);
+        Ok(self.over(service, compresses_initial_events))
     }
 
-    fn over(self, service: HttpService) -> Client {
+    fn over(self, service: HttpService, compresses_initial_events: bool) -> Client {
         let host = &self.config.server[url::Position::BeforeHost..url::Position::AfterPort];
         let mut server = self.config.server.clone();
         // This address may be unchecked (`from_service`), and it appears in messages and logs:
@@ -636,6 +647,7 @@ impl ClientBuilder {
                 timeout: self.config.timeout,
                 max_retries: self.max_retries,
                 max_response_bytes: self.max_response_bytes,
+                compresses_initial_events,
                 backoff: self.backoff,
                 failures: AtomicU32::new(0),
             }),

@@ -1,4 +1,4 @@
-//! The encodings of objects in responses.
+//! The encodings of objects in responses and in request bodies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +9,9 @@ use http::header::CONTENT_TYPE;
 use dogwatch_wire::{Fields, UndecodableItem};
 
 /// The media type of protobuf in Kubernetes.
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The encoding that a handle prefers for lists and watches.
+/// The encoding that a handle prefers: for lists and watches, and for the objects that it sends.
 ///
 /// ```
 /// use dogwatch_client::{Api, Encoding};
@@ -45,17 +45,17 @@ impl Encoding {
     }
 }
 
-/// The encoding that a handle requests. Clones share the discovery that objects of the collection
-/// have fields that are unknown in protobuf, after which all of them request JSON.
+/// The encoding that a handle uses, for responses or for bodies. Clones share the discovery that
+/// protobuf does not work, after which all of them use JSON.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestedEncoding {
+pub(crate) struct EncodingChoice {
     preferred: Encoding,
-    has_unknown_fields: Arc<AtomicBool>,
+    json_only: Arc<AtomicBool>,
 }
 
-impl RequestedEncoding {
+impl EncodingChoice {
     pub(crate) fn new(preferred: Encoding) -> Self {
-        Self { preferred, has_unknown_fields: Arc::default() }
+        Self { preferred, json_only: Arc::default() }
     }
 
     /// Returns the encoding that the user of the handle prefers.
@@ -63,16 +63,23 @@ impl RequestedEncoding {
         self.preferred
     }
 
-    /// Returns the encoding to request next.
+    /// Returns the encoding to use next.
     pub(crate) fn current(&self) -> Encoding {
-        if self.has_unknown_fields.load(Ordering::Relaxed) { Encoding::Json } else { self.preferred }
+        if self.json_only.load(Ordering::Relaxed) { Encoding::Json } else { self.preferred }
     }
 
     /// Requests JSON from now on: an object has a field that is unknown in protobuf, because the server
     /// is newer. It would be lost.
     pub(crate) fn found_unknown_field(&self, bad: &UndecodableItem) {
-        if !self.has_unknown_fields.swap(true, Ordering::Relaxed) {
+        if !self.json_only.swap(true, Ordering::Relaxed) {
             tracing::info!(problem = %bad, "requesting JSON instead of protobuf from now on");
+        }
+    }
+
+    /// Sends JSON from now on: the server does not decode protobuf.
+    pub(crate) fn refused_by_server(&self, error: &impl std::fmt::Display) {
+        if !self.json_only.swap(true, Ordering::Relaxed) {
+            tracing::info!(%error, "sending JSON instead of protobuf from now on");
         }
     }
 }
@@ -82,7 +89,7 @@ impl RequestedEncoding {
 pub(crate) struct Accept {
     pub(crate) json: &'static str,
     pub(crate) protobuf: &'static str,
-    pub(crate) encoding: RequestedEncoding,
+    pub(crate) encoding: EncodingChoice,
 }
 
 impl Accept {

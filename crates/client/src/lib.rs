@@ -45,6 +45,7 @@ mod loopback;
 mod body;
 mod encoding;
 pub mod config;
+mod distance;
 pub mod auth;
 pub mod tls;
 pub mod transport;

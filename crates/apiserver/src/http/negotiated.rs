@@ -56,7 +56,9 @@ impl Negotiated {
         }
     }
 
-    /// Negotiates the representation of objects.
+    /// Negotiates the representation of objects. Unknown parameters of a media type are ignored, as
+    /// in kube-apiserver 1.36; `drop=metadata.managedFields` is one of them, because the bytes of
+    /// stored objects are sent as they are.
     ///
     /// # Errors
     ///
@@ -224,6 +226,30 @@ mod tests {
             (TABLE, Custom, none()),
         ] {
             assert_eq!(negotiated(accept, endpoint), expected, "{accept} {endpoint:?}");
+        }
+    }
+
+    #[test]
+    fn parameters_that_are_not_known_are_ignored() {
+        use Encoding::{Json, Protobuf};
+        use Endpoint::{Collection, Custom, Object};
+        use ObjectForm::{Metadata, MetadataList, Whole};
+        const WHOLE: &str = "application/vnd.kubernetes.protobuf;drop=metadata.managedFields,\
+                             application/json;drop=metadata.managedFields,application/json";
+        const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;\
+                                drop=metadata.managedFields,application/json";
+        const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;\
+                                     drop=metadata.managedFields,application/json";
+        for (accept, endpoint, expected) in [
+            (WHOLE, Object, (Protobuf, Whole)),
+            (WHOLE, Collection, (Protobuf, Whole)),
+            (WHOLE, Custom, (Json, Whole)),
+            ("application/json;drop=metadata.managedFields", Object, (Json, Whole)),
+            ("application/json;drop=metadata.managedFields", Custom, (Json, Whole)),
+            (METADATA, Object, (Protobuf, Metadata)),
+            (METADATA_LIST, Collection, (Json, MetadataList)),
+        ] {
+            assert_eq!(negotiated(accept, endpoint), Ok(expected), "{accept} {endpoint:?}");
         }
     }
 

@@ -47,27 +47,47 @@ pub(super) enum Shape {
     Watch,
 }
 
-/// The media types of each form: whole objects, lists of metadata, and metadata. Each has JSON as the
-/// fallback, and whole objects as the fallback of metadata, which decode too.
+/// Expands to the `Accept` headers in JSON and in protobuf, with these parameters of their media types.
+/// JSON without parameters is the last choice: a server that does not know a form sends whole objects,
+/// which decode too, and one that compares parameters, as RFC 9110 has it, still has an answer.
+macro_rules! accept {
+    ($($parameter:literal)+) => {
+        [
+            concat!("application/json", $($parameter,)+ ",application/json"),
+            concat!(
+                "application/vnd.kubernetes.protobuf", $($parameter,)+
+                ",application/json", $($parameter,)+ ",application/json"
+            ),
+        ]
+    };
+}
+
+/// The `Accept` headers of each form: whole objects, lists of metadata, and metadata.
 const FULL: [&str; 2] = ["application/json", "application/vnd.kubernetes.protobuf,application/json"];
-const METADATA_LIST: [&str; 2] = [
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
-    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
-     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
-];
-const METADATA: [&str; 2] = [
-    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
-    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
-     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
-];
+const METADATA_LIST: [&str; 2] = accept!(";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
+const METADATA: [&str; 2] = accept!(";as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+
+/// The same without managed fields (KEP-5958). Servers up to Kubernetes 1.37 ignore the parameter:
+/// `acceptMediaTypeOptions` in k8s.io/apiserver v0.36.4
+/// pkg/endpoints/handlers/negotiation/negotiate.go.
+const FULL_UNMANAGED: [&str; 2] = accept!(";drop=metadata.managedFields");
+const METADATA_LIST_UNMANAGED: [&str; 2] =
+    accept!(";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1" ";drop=metadata.managedFields");
+const METADATA_UNMANAGED: [&str; 2] =
+    accept!(";as=PartialObjectMetadata;g=meta.k8s.io;v=v1" ";drop=metadata.managedFields");
 
 impl Form {
-    /// Returns the `Accept` headers in JSON and in protobuf.
-    pub(super) fn accept(self, shape: Shape) -> [&'static str; 2] {
-        match (self, shape) {
-            (Self::Full, _) => FULL,
-            (Self::Metadata, Shape::List) => METADATA_LIST,
-            (Self::Metadata, _) => METADATA,
+    /// Returns the `Accept` headers in JSON and in protobuf. Managed fields that would be skipped while
+    /// decoding are not requested.
+    pub(super) fn accept(self, shape: Shape, fields: Fields) -> [&'static str; 2] {
+        let keeps_managed_fields = fields == fields.keep_managed_fields();
+        match (self, shape, keeps_managed_fields) {
+            (Self::Full, _, true) => FULL,
+            (Self::Full, _, false) => FULL_UNMANAGED,
+            (Self::Metadata, Shape::List, true) => METADATA_LIST,
+            (Self::Metadata, Shape::List, false) => METADATA_LIST_UNMANAGED,
+            (Self::Metadata, _, true) => METADATA,
+            (Self::Metadata, _, false) => METADATA_UNMANAGED,
         }
     }
 }
@@ -100,10 +120,19 @@ impl StaticScope for ClusterResourceScope {
 mod tests {
     use super::*;
 
+    const DROP: &str = ";drop=metadata.managedFields";
+
+    fn kept() -> Fields {
+        Fields::default().keep_managed_fields()
+    }
+
     #[test]
     fn dy_2_metadata_is_requested_with_whole_objects_as_the_fallback() {
-        for shape in [Shape::Object, Shape::List, Shape::Watch] {
-            let [json, protobuf] = Form::Metadata.accept(shape);
+        for (shape, fields) in [Shape::Object, Shape::List, Shape::Watch]
+            .into_iter()
+            .flat_map(|shape| [(shape, Fields::default()), (shape, kept())])
+        {
+            let [json, protobuf] = Form::Metadata.accept(shape, fields);
             for accept in [json, protobuf] {
                 assert!(
                     accept.contains(";as=PartialObjectMetadata") && accept.ends_with(",application/json"),
@@ -113,8 +142,32 @@ mod tests {
             }
             assert!(json.starts_with("application/json;as="), "{json}");
             assert!(protobuf.starts_with("application/vnd.kubernetes.protobuf;as="), "{protobuf}");
-            let full = ["application/json", "application/vnd.kubernetes.protobuf,application/json"];
-            assert_eq!(Form::Full.accept(shape), full);
         }
+        let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        assert_eq!(Form::Metadata.accept(Shape::Watch, kept())[0], metadata);
+    }
+
+    #[test]
+    fn managed_fields_are_not_requested_unless_they_are_kept() {
+        for (form, shape) in [Form::Full, Form::Metadata]
+            .into_iter()
+            .flat_map(|form| [(form, Shape::Object), (form, Shape::List), (form, Shape::Watch)])
+        {
+            for (accept, kept) in
+                form.accept(shape, Fields::default()).into_iter().zip(form.accept(shape, kept()))
+            {
+                // Every choice but the last, which is for servers that know no parameters.
+                let mut choices: Vec<_> = accept.split(',').collect();
+                assert_eq!(choices.pop(), Some("application/json"), "{accept}");
+                assert!(choices.iter().all(|it| it.ends_with(DROP)), "{accept}");
+                assert!(!kept.contains("drop="), "{kept}");
+                assert!(kept.starts_with(&choices[0][..choices[0].len() - DROP.len()]), "{kept}");
+            }
+        }
+        let full = ["application/json", "application/vnd.kubernetes.protobuf,application/json"];
+        assert_eq!(Form::Full.accept(Shape::List, kept()), full);
+        // Unknown fields have nothing to do with managed ones.
+        let rejecting = Form::Full.accept(Shape::List, Fields::default().reject_unknown());
+        assert_eq!(rejecting, Form::Full.accept(Shape::List, Fields::default()));
     }
 }

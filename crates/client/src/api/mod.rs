@@ -22,7 +22,7 @@ use dogwatch_wire::Fields;
 use kube_core::Resource;
 
 use crate::client::Client;
-use crate::encoding::{Encoding, RequestedEncoding};
+use crate::encoding::{Encoding, EncodingChoice};
 use crate::list::{CompleteItem, set_kind, unchanged};
 use crate::request::Request;
 
@@ -86,7 +86,9 @@ pub struct Api<K> {
     namespace: Option<String>,
     form: Form,
     fields: Fields,
-    encoding: RequestedEncoding,
+    encoding: EncodingChoice,
+    /// The encoding of the objects that are sent whole.
+    body_encoding: EncodingChoice,
     /// Fills in the fields that the items of a list leave out.
     complete: CompleteItem<K>,
     payload: PhantomData<fn() -> K>,
@@ -106,7 +108,8 @@ impl<K: View> Api<K> {
         let resource = ResourceType::of::<K::Of>(&(), scope);
         Self {
             client,
-            encoding: RequestedEncoding::new(preferred_encoding(&resource)),
+            encoding: EncodingChoice::new(preferred_encoding(&resource)),
+            body_encoding: EncodingChoice::new(Encoding::Json),
             resource,
             namespace: None,
             form,
@@ -146,7 +149,8 @@ impl<K> Api<K> {
     {
         Self {
             client,
-            encoding: RequestedEncoding::new(preferred_encoding(&resource)),
+            encoding: EncodingChoice::new(preferred_encoding(&resource)),
+            body_encoding: EncodingChoice::new(Encoding::Json),
             resource,
             namespace: None,
             form: Form::Full,
@@ -201,13 +205,18 @@ impl<K> Api<K> {
             form: self.form,
             fields: self.fields,
             // A type that reads more than this one may find a field that this one does not.
-            encoding: RequestedEncoding::new(self.encoding.preferred()),
+            encoding: EncodingChoice::new(self.encoding.preferred()),
+            // It may also have fields that protobuf does not have.
+            body_encoding: EncodingChoice::new(Encoding::Json),
             payload: PhantomData,
         }
     }
 
-    /// Decodes `metadata.managedFields` too. By default they are skipped: they are half of many
-    /// objects, and a server keeps them if an object is written without them.
+    /// Requests and decodes `metadata.managedFields` too. By default they are skipped: they are half of
+    /// many objects, and a server keeps them if an object is written without them.
+    ///
+    /// Without them, requests have the media type parameter `drop=metadata.managedFields`. Servers that
+    /// know it (KEP-5958, after Kubernetes 1.37) do not send managed fields at all; others ignore it.
     #[must_use]
     pub fn with_managed_fields(mut self) -> Self {
         self.fields = Fields::default().keep_managed_fields();
@@ -216,24 +225,27 @@ impl<K> Api<K> {
 
     /// Sets the preferred encoding of lists and watches. Defaults to protobuf for kinds that have it,
     /// the built-in kinds of Kubernetes, and to JSON for others. What a server sends is decoded
-    /// whatever it is. Single objects and request bodies are always JSON.
+    /// whatever it is. Single objects are always requested in JSON; [`Self::with_body_encoding`] is for
+    /// request bodies.
     ///
     /// In protobuf, fields have numbers and no names, and those of a server that is newer than this
     /// library (Kubernetes 1.37) are not known. As soon as an object has one, the handle and its clones
-    /// request JSON: a list is read again, and a watch ends, and can be resumed. Ignored for kinds without a protobuf encoding, such as custom resources.
+    /// request JSON: a list is read again, and a watch ends, and can be resumed. Ignored for kinds
+    /// without a protobuf encoding, such as custom resources.
     #[must_use]
     pub fn with_encoding(mut self, encoding: Encoding) -> Self {
-        let preferred = match preferred_encoding(&self.resource) {
-            Encoding::Protobuf => encoding,
-            Encoding::Json => Encoding::Json,
-        };
-        self.encoding = RequestedEncoding::new(preferred);
+        self.encoding = EncodingChoice::new(if_supported(encoding, &self.resource));
         self
     }
 
     /// Returns the preferred encoding of lists and watches.
     pub fn encoding(&self) -> Encoding {
         self.encoding.preferred()
+    }
+
+    /// Returns the preferred encoding of the objects that [`Self::create`] and [`Self::replace`] send.
+    pub fn body_encoding(&self) -> Encoding {
+        self.body_encoding.preferred()
     }
 
     /// Returns the client of the handle.
@@ -289,6 +301,44 @@ impl<K> Api<K> {
     }
 }
 
+impl<K: k8s_openapi::Resource> Api<K> {
+    /// Sets the encoding of the objects that [`Self::create`] and [`Self::replace`] send. Defaults to
+    /// JSON; patches and subresources are always JSON.
+    ///
+    /// Protobuf is smaller, and faster for the server to decode. It has exactly the fields of the
+    /// built-in kinds: that is why it is only for the types of k8s-openapi, never the default, and not
+    /// kept by [`Self::reading`]. Ignored for kinds without a protobuf encoding, such as custom
+    /// resources.
+    ///
+    /// A server that does not decode protobuf answers with 415 (Unsupported Media Type). The object is
+    /// then sent again as JSON, and the handle and its clones send JSON from then on.
+    ///
+    /// ```
+    /// use dogwatch_client::{Api, Encoding};
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// # let url = "http://localhost".parse()?;
+    /// # let client = dogwatch_client::Client::new(dogwatch_client::Config::new(url))?;
+    /// let pods = Api::<Pod>::all(client);
+    /// assert_eq!(pods.body_encoding(), Encoding::Json);
+    /// assert_eq!(pods.with_body_encoding(Encoding::Protobuf).body_encoding(), Encoding::Protobuf);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_body_encoding(mut self, encoding: Encoding) -> Self {
+        self.body_encoding = EncodingChoice::new(if_supported(encoding, &self.resource));
+        self
+    }
+}
+
+/// Returns an encoding, or JSON if the resource does not have it.
+fn if_supported(encoding: Encoding, resource: &ResourceType) -> Encoding {
+    match preferred_encoding(resource) {
+        Encoding::Protobuf => encoding,
+        Encoding::Json => Encoding::Json,
+    }
+}
+
 fn preferred_encoding(resource: &ResourceType) -> Encoding {
     match dogwatch_wire::has_protobuf(&resource.gvk.api_version(), &resource.gvk.kind) {
         true => Encoding::Protobuf,
@@ -305,6 +355,7 @@ impl<K> Clone for Api<K> {
             form: self.form,
             fields: self.fields,
             encoding: self.encoding.clone(),
+            body_encoding: self.body_encoding.clone(),
             complete: self.complete,
             payload: PhantomData,
         }

@@ -148,7 +148,7 @@ impl<K: DeserializeOwned> Api<K> {
 
     /// Returns the `Accept` headers of a list or a watch.
     fn accept(&self, shape: Shape) -> Accept {
-        let [json, protobuf] = self.form.accept(shape);
+        let [json, protobuf] = self.form.accept(shape, self.fields);
         Accept { json, protobuf, encoding: self.encoding.clone() }
     }
 

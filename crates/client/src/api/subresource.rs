@@ -151,7 +151,7 @@ impl<K> Api<K> {
         P: Serialize + ?Sized,
     {
         let request = self.on_object(self.client.patch(patch.content_type()), name).subresource(subresource);
-        let [json, _] = super::form::Form::Full.accept(Shape::Object);
+        let [json, _] = super::form::Form::Full.accept(Shape::Object, self.fields);
         let request = request.accept(json).checked_params(params.query(false));
         self.read_subresource(request.json(patch.body())).await
     }

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::Api;
 use super::form::Shape;
+use crate::encoding::{Encoding, PROTOBUF};
 use crate::error::{Error, InvalidRequest};
 use crate::exchange::error_response;
 use crate::request::{Request, Response};
@@ -113,8 +114,7 @@ impl<K> Api<K> {
     where
         K: Serialize + DeserializeOwned,
     {
-        let request = self.for_create();
-        self.read_object(request.params(params.query()).json(object)).await
+        self.send_object(self.for_create().params(params.query()), object).await
     }
 
     /// Replaces an object with this one and returns it as stored.
@@ -127,8 +127,7 @@ impl<K> Api<K> {
     where
         K: Serialize + DeserializeOwned,
     {
-        let request = self.on_object(self.client.put(), name);
-        self.read_object(request.params(params.query()).json(object)).await
+        self.send_object(self.on_object(self.client.put(), name).params(params.query()), object).await
     }
 
     /// Patches an object and returns it as stored.
@@ -177,9 +176,29 @@ impl<K> Api<K> {
         Ok(met.items.len())
     }
 
+    /// Sends a whole object and returns the one in the response.
+    async fn send_object(&self, request: Request, object: &K) -> Result<K, Error>
+    where
+        K: Serialize + DeserializeOwned,
+    {
+        // An object that cannot be encoded is sent as JSON, so that the server reports its problem.
+        if self.body_encoding.current() == Encoding::Protobuf
+            && let Ok(body) = dogwatch_wire::to_protobuf(object)
+        {
+            match self.read_object(request.clone().body(PROTOBUF, body)).await {
+                // The server did not decode the object, so nothing was written yet.
+                Err(error) if error.status().is_some_and(Status::is_unsupported_media_type) => {
+                    self.body_encoding.refused_by_server(&error);
+                }
+                sent => return sent,
+            }
+        }
+        self.read_object(request.json(object)).await
+    }
+
     /// Requests JSON. See [`Self::accept`] for lists and watches, which come in other encodings too.
     pub(super) fn accepting(&self, request: Request, shape: Shape) -> Request {
-        let [json, _] = self.form.accept(shape);
+        let [json, _] = self.form.accept(shape, self.fields);
         request.accept(json)
     }
 

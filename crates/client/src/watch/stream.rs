@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::body::ResponseBody;
 use crate::client::Client;
-use crate::encoding::{Accept, Encoding, RequestedEncoding, fields_to_decode};
+use crate::encoding::{Accept, Encoding, EncodingChoice, fields_to_decode};
 use crate::error::Error;
 use crate::request::{JSON, Request};
 use crate::transport::TransportErrorKind;
@@ -82,7 +82,7 @@ struct Open<K> {
     body: ResponseBody,
     decoder: Box<WatchDecoder<K>>,
     /// The requested encoding, if it can be another one next time.
-    encoding: Option<RequestedEncoding>,
+    encoding: Option<EncodingChoice>,
 }
 
 impl WatchSource {
@@ -94,7 +94,9 @@ impl WatchSource {
             Some((encoding, accept)) => (encoding, self.request.clone().accept(accept)),
             None => (Encoding::Json, self.request.clone()),
         };
-        let (client, prepared) = request.checked_params(params.query()).prepare_watch()?;
+        let with_initial_events = params.send_initial_events == Some(true);
+        let request = request.checked_params(params.query());
+        let (client, prepared) = request.prepare_watch(with_initial_events)?;
         let request = format!("{} {}", prepared.method, prepared.template);
         match client.exchange(&prepared).await {
             Ok(answer) => {
@@ -135,7 +137,8 @@ impl Request {
     ///
     /// The payload is whatever the `Accept` header requests: [`Api::watch`](crate::Api::watch)
     /// supports whole objects and metadata, and this is for other forms, such as one `Table` for
-    /// each event.
+    /// each event. An `Accept-Encoding` header is kept. Without one, gzip is requested only for initial
+    /// events of a server on another machine.
     ///
     /// # Errors
     /// See [`Self::send`]; `Expired` if the server no longer keeps the version.

@@ -9,10 +9,14 @@ use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::DynamicObject;
+use kube_core::metadata::PartialObjectMeta;
 
 use crate::scripted::{Reply, Script, json, reply};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const IN_JSON: &str = "application/json;drop=metadata.managedFields,application/json";
+const IN_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;drop=metadata.managedFields,\
+    application/json;drop=metadata.managedFields,application/json";
 
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     assert!(bytes.len() < 0x4000 && number < 16);
@@ -71,12 +75,36 @@ async fn protobuf_is_requested_for_lists_and_watches_where_it_exists() {
 
     let maps = maps(&script);
     maps.get("x").await.expect("a map");
-    assert_eq!(accept(&script), "application/json");
+    assert_eq!(accept(&script), IN_JSON);
     maps.list(&ListParams::default()).await.expect("a list");
-    assert_eq!(accept(&script), "application/vnd.kubernetes.protobuf,application/json");
+    assert_eq!(accept(&script), IN_PROTOBUF);
     let in_json = maps.with_encoding(Encoding::Json);
     in_json.list(&ListParams::default()).await.expect("a list");
-    assert_eq!(accept(&script), "application/json");
+    assert_eq!(accept(&script), IN_JSON);
+}
+
+#[tokio::test]
+async fn managed_fields_are_requested_only_if_the_handle_keeps_them() {
+    let list = || json(200, r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#);
+    let script = Script::new([list(), json(200, ""), list(), json(200, ""), list(), json(200, "")]);
+    let maps = maps(&script);
+    let kept = maps.clone().with_managed_fields();
+    let metadata =
+        Api::<PartialObjectMeta<ConfigMap>>::dynamic_metadata(script.client(), maps.resource().clone());
+    maps.list(&ListParams::default()).await.expect("a list");
+    drop(maps.watch(&WatchParams::default()).await.expect("a watch"));
+    kept.list(&ListParams::default()).await.expect("a list");
+    drop(kept.watch(&WatchParams::default()).await.expect("a watch"));
+    metadata.list(&ListParams::default()).await.expect("a list");
+    drop(metadata.watch(&WatchParams::default()).await.expect("a watch"));
+    let accepts: Vec<_> =
+        script.seen().iter().map(|it| it.headers["accept"].to_str().expect("text").to_owned()).collect();
+    let whole = "application/vnd.kubernetes.protobuf,application/json";
+    assert_eq!(accepts[..4], [IN_PROTOBUF, IN_PROTOBUF, whole, whole]);
+    for (accept, form) in accepts[4..].iter().zip(["PartialObjectMetadataList", "PartialObjectMetadata"]) {
+        let first = format!("{PROTOBUF};as={form};g=meta.k8s.io;v=v1;drop=metadata.managedFields,");
+        assert!(accept.starts_with(&first), "{accept}");
+    }
 }
 
 /// A map with a field that no version of Kubernetes has.
@@ -105,10 +133,10 @@ async fn a_list_with_a_field_that_is_unknown_in_protobuf_is_read_again_in_json()
     let maps = maps(&script);
     let found = maps.list_all(&ListParams::default()).await.expect("a list");
     assert_eq!((found.items.len(), found.bad.len(), found.metadata.version.as_str()), (2, 0, "8"));
-    assert_eq!(accept(&script), "application/json");
+    assert_eq!(accept(&script), IN_JSON);
     // The handle and its clones remember it.
     maps.clone().list(&ListParams::default()).await.expect("a list");
-    assert_eq!(accept(&script), "application/json");
+    assert_eq!(accept(&script), IN_JSON);
     assert_eq!(script.seen().len(), 3);
 }
 
@@ -146,7 +174,7 @@ async fn a_watch_with_a_field_that_is_unknown_in_protobuf_is_resumed_in_json() {
         }
     }
     assert_eq!(names, ["x", "y"]);
-    assert_eq!(accept(&script), "application/json");
+    assert_eq!(accept(&script), IN_JSON);
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@ mod scripted;
 mod support;
 
 mod auth;
+mod bodies;
+mod compressed_watches;
 mod config;
 mod discovery;
 mod discovery_cache;
