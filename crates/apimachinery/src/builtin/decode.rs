@@ -13,7 +13,8 @@ use compact_str::CompactString;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::{go_types, syntax};
+use super::go_types;
+use crate::scalar_syntax;
 use crate::schema::{Definitions, NoDefinitions, Scalar, Schema, Struct};
 
 /// The number of unknown and duplicate fields that are reported at most, as in sigs.k8s.io/json
@@ -185,7 +186,7 @@ impl<'d> Walk<'d> {
         // Go lets a quantity decode itself (`Quantity.UnmarshalJSON`): any JSON that is not a
         // quantity gets the error of a malformed one.
         if let Schema::Scalar(Scalar::Quantity) = schema.resolve(self.definitions) {
-            self.record_error(syntax::quantity("?"));
+            self.record_error(scalar_syntax::quantity("?"));
             return;
         }
         let mut path = String::new();
@@ -310,10 +311,10 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
         self.scalar("string", |walk, scalar| {
             match scalar {
-                Scalar::Time => walk.record_error(syntax::time(text)),
-                Scalar::MicroTime => walk.record_error(syntax::micro_time(text)),
-                Scalar::Quantity => walk.record_error(syntax::quantity(text)),
-                Scalar::Bytes => walk.record_error(syntax::base64(text)),
+                Scalar::Time => walk.record_error(scalar_syntax::time(text)),
+                Scalar::MicroTime => walk.record_error(scalar_syntax::micro_time(text)),
+                Scalar::Quantity => walk.record_error(scalar_syntax::quantity(text)),
+                Scalar::Bytes => walk.record_error(scalar_syntax::base64(text)),
                 _ => {}
             }
             !matches!(scalar, Scalar::Integer | Scalar::Number | Scalar::Boolean)

@@ -7,7 +7,6 @@ mod resource;
 mod tables;
 mod descriptions;
 mod definitions;
-mod syntax;
 mod go_types;
 mod decode;
 mod typed;
