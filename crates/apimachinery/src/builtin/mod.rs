@@ -8,6 +8,7 @@ mod tables;
 mod descriptions;
 mod definitions;
 mod go_types;
+mod schema_unions;
 mod decode;
 mod typed;
 

@@ -7,10 +7,14 @@ use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
+use super::schema_unions::SchemaUnion;
 use crate::schema::{Definitions, Scalar, Schema};
 
 /// Drops unknown fields and nulls. A null in a map or list becomes the zero value of its type.
 pub fn keep_known(value: &mut Value, schema: &Schema, definitions: &dyn Definitions) {
+    if let Some(union) = SchemaUnion::of(schema) {
+        return keep_known_schema(value, union, definitions);
+    }
     match (schema.resolve(definitions), value) {
         (Schema::Struct(known), Value::Object(fields)) => {
             // A structure without known fields is kept unchanged.
@@ -41,6 +45,20 @@ pub fn keep_known(value: &mut Value, schema: &Schema, definitions: &dyn Definiti
             }
         }
         _ => {}
+    }
+}
+
+/// Does the same below a JSON schema or something else. What kube-apiserver ignores becomes a null.
+fn keep_known_schema(value: &mut Value, union: SchemaUnion, definitions: &dyn Definitions) {
+    match (value, union.item()) {
+        (value @ Value::Object(_), _) => keep_known(value, &SchemaUnion::object(), definitions),
+        (Value::Array(items), Some(item)) if !items.is_empty() => {
+            for value in items {
+                keep_entry(value, &item, definitions);
+            }
+        }
+        (value, Some(_)) => *value = Value::Null,
+        (_, None) => {}
     }
 }
 
@@ -102,6 +120,41 @@ mod tests {
             object["data"],
             json!({"wrapped": "Zm9vYmFy", "bits": "QQ==", "plain": "QQ==", "empty": ""})
         );
+    }
+
+    #[test]
+    fn unknown_fields_and_nulls_are_dropped_below_a_schema_or_something_else() {
+        let definition = BuiltinDefinitions
+            .of_kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+            .expect("a kind");
+        let path = "/spec/versions/0/schema/openAPIV3Schema";
+        for (given, kept) in [
+            (json!({ "items": { "odd": 1, "type": null } }), json!({ "items": {} })),
+            (
+                json!({ "items": [null, { "allOf": [null], "required": [null] }] }),
+                json!({ "items": [{}, { "allOf": [{}], "required": [""] }] }),
+            ),
+            (json!({ "items": 5 }), json!({ "items": null })),
+            (json!({ "items": [] }), json!({ "items": null })),
+            (json!({ "items": null }), json!({})),
+            (
+                json!({ "items": { "additionalProperties": { "odd": 1 } } }),
+                json!({ "items": { "additionalProperties": {} } }),
+            ),
+            (json!({ "additionalProperties": false }), json!({ "additionalProperties": false })),
+            (
+                json!({ "dependencies": { "a": { "odd": 1 }, "b": ["x", null], "c": 5, "d": null } }),
+                json!({ "dependencies": { "a": {}, "b": ["x", ""], "c": null, "d": null } }),
+            ),
+            (
+                json!({ "items": { "default": { "any": null }, "enum": [null] } }),
+                json!({ "items": { "default": { "any": null }, "enum": [null] } }),
+            ),
+        ] {
+            let mut object = json!({ "spec": { "versions": [{ "schema": { "openAPIV3Schema": given } }] } });
+            keep_known(&mut object, &definition, &BuiltinDefinitions);
+            assert_eq!(object.pointer(path), Some(&kept));
+        }
     }
 
     #[test]

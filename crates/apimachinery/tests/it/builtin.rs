@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dogwatch_apimachinery::builtin::{self, BuiltinDefinitions, Findings};
+use dogwatch_apimachinery::protobuf;
 use dogwatch_apimachinery::schema::Schema;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -289,6 +290,8 @@ fn anything() -> impl Strategy<Value = Value> {
         Just("ports".to_owned()),
         Just("creationTimestamp".to_owned()),
         Just("labels".to_owned()),
+        Just("items".to_owned()),
+        Just("allOf".to_owned()),
         "[a-z]{0,4}".prop_map(|it| it),
     ];
     leaf.prop_recursive(5, 40, 5, move |inner| {
@@ -300,7 +303,91 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
+/// A definition whose schema has schemas in all fields that can hold one.
+fn definition(schema: &Value) -> Value {
+    json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "a.e.test" }, "spec": { "group": "e.test", "scope": "Namespaced",
+            "names": { "plural": "as", "kind": "A" }, "versions": [{ "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "properties": {
+                    "items": { "type": "array", "items": schema },
+                    "list": { "type": "array", "items": [schema] },
+                    "values": { "type": "object", "additionalProperties": schema },
+                    "deep": { "items": { "additionalProperties": { "items": schema } } },
+                    "depends": { "dependencies": { "a": schema, "b": ["x"] } } } } } }] } })
+}
+
+/// The texts of Go: an error keeps the structure that has the field of the outermost schema.
+#[test]
+fn a_schema_below_items_is_decoded_like_any_other() {
+    let body = |schema: Value| {
+        json!({ "spec": { "versions": [{ "schema": { "openAPIV3Schema": { "properties": { "a": schema } } } }] } })
+            .to_string()
+    };
+    let field = |path: &str| {
+        format!("Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.properties.{path}")
+    };
+    let (group, kind) = ("apiextensions.k8s.io", "CustomResourceDefinition");
+    for (schema, error) in [
+        (
+            json!({ "items": { "maxLength": "63" } }),
+            format!("json: cannot unmarshal string into {} of type int64", field("items.maxLength")),
+        ),
+        (
+            json!({ "items": { "additionalProperties": { "description": 5 } } }),
+            format!(
+                "json: cannot unmarshal number into {} of type string",
+                field("items.additionalProperties.description")
+            ),
+        ),
+        (
+            json!({ "items": { "x-kubernetes-validations": [{ "rule": true }] } }),
+            format!(
+                "json: cannot unmarshal bool into {} of type string",
+                field("items.x-kubernetes-validations.rule")
+            ),
+        ),
+        (
+            json!({ "dependencies": { "b": [1] } }),
+            format!("json: cannot unmarshal number into {} of type string", field("dependencies")),
+        ),
+        (json!({ "additionalProperties": "x" }), "boolean or JSON schema expected".to_owned()),
+        (json!({ "additionalProperties": [] }), "boolean or JSON schema expected".to_owned()),
+    ] {
+        assert_eq!(inspect(group, "v1", kind, &body(schema)).mismatch, Some(error));
+    }
+    for schema in [
+        json!({ "items": { "odd": 1, "properties": { "a": { "odd": 1 } } } }),
+        json!({ "items": 5 }),
+        json!({ "additionalProperties": true }),
+        json!({ "items": { "default": { "any": 1 }, "allOf": [null], "required": [null] } }),
+    ] {
+        assert_eq!(inspect(group, "v1", kind, &body(schema)), Findings::default());
+    }
+}
+
 proptest! {
+    #[test]
+    fn a_definition_is_refused_or_has_an_encoding_in_protobuf(
+        field in proptest::sample::select(vec![
+            "type", "maxLength", "minimum", "description", "allOf", "required", "items", "enum", "default", "not",
+            "additionalProperties", "properties", "dependencies", "externalDocs", "nullable", "definitions",
+            "x-kubernetes-validations", "x-kubernetes-list-map-keys",
+        ]),
+        value in anything(),
+    ) {
+        let schema = schema("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let nested = json!({ "type": "object", field: value });
+        for part in [&nested, &value] {
+            let mut object = definition(part);
+            let found = builtin::inspect(object.to_string().as_bytes(), &schema, &BuiltinDefinitions).unwrap();
+            if found.mismatch.is_none() {
+                builtin::keep_known(&mut object, &schema, &BuiltinDefinitions);
+                let encoded = protobuf::encode(&object);
+                prop_assert!(encoded.is_ok(), "{object} {encoded:?}");
+            }
+        }
+    }
+
     #[test]
     fn a_text_and_its_parsed_value_give_the_same_findings(value in anything()) {
         let schema = schema("", "v1", "Pod");
