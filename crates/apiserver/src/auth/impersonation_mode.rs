@@ -15,14 +15,11 @@ use parking_lot::Mutex;
 use crate::ApiError;
 use crate::authorization::{AccessRequest, AccessTarget, Decision, MASTERS};
 use crate::strconv::quote;
-use crate::user::User;
+use crate::user::{NODE_NAME, User, service_account};
 
 const NODES: &str = "system:nodes";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
-
-/// The extra field with the node of the pod that a service account token is bound to.
-const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// The group of the resources that stand for the attributes of users.
 const GROUP: &str = "authentication.k8s.io";
@@ -293,14 +290,6 @@ fn problem_of_extra(key: &str, values: &[String]) -> Option<String> {
     }
     let is_empty = values.iter().any(String::is_empty);
     is_empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
-}
-
-/// Returns the namespace and name of the service account with this user name.
-fn service_account(user: &str) -> Option<(&str, &str)> {
-    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    // Any other name is that of an ordinary user, which takes another permission.
-    let is_valid = names::label(namespace).is_empty() && names::subdomain(name).is_empty();
-    is_valid.then_some((namespace, name))
 }
 
 /// Returns the name of the node with this user name.
