@@ -6,7 +6,7 @@
 //! request does. The legacy mode takes `impersonate` for each attribute, and then permits every
 //! request.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use dogwatch_apimachinery::names;
@@ -213,7 +213,9 @@ impl<A: Authorize> Check<'_, A> {
                 return Ok(());
             }
         }
-        groups.iter().try_for_each(|it| self.require(&request(it)))
+        // Each once: a request can repeat one thousands of times.
+        let mut seen = HashSet::new();
+        groups.iter().filter(|it| seen.insert(*it)).try_for_each(|it| self.require(&request(it)))
     }
 
     fn check_extra(&self, verb: &str, extra: &BTreeMap<String, Vec<String>>) -> Result<(), ApiError> {
@@ -236,8 +238,9 @@ impl<A: Authorize> Check<'_, A> {
                 return Ok(());
             }
         }
-        let mut all = extra.iter().flat_map(|(key, values)| values.iter().map(move |it| (key, it)));
-        all.try_for_each(|(key, value)| self.require(&request(key, value)))
+        let all = extra.iter().flat_map(|(key, values)| values.iter().map(move |it| (key, it)));
+        let mut seen = HashSet::new();
+        all.filter(|it| seen.insert(*it)).try_for_each(|(key, value)| self.require(&request(key, value)))
     }
 
     /// Rejects the impersonation unless the user has this permission.
@@ -342,6 +345,25 @@ mod tests {
             assert!(refusal.contains(missing), "{refusal}");
         }
         assert!(impersonated(&bob, &["impersonate /users bob"]).is_ok(), "the legacy mode");
+    }
+
+    #[test]
+    fn repeated_groups_and_extra_values_take_one_decision_each() {
+        let wanted = User {
+            name: "bob".to_owned(),
+            groups: vec!["devs".to_owned(); 1_000],
+            extra: BTreeMap::from([("e.test/x".to_owned(), vec!["y".to_owned(); 1_000])]),
+            ..User::default()
+        };
+        let decisions = std::cell::Cell::new(0);
+        let authorize = |request: &AccessRequest<'_>| {
+            decisions.set(decisions.get() + 1);
+            Decision { allowed: request.verb == "impersonate", reason: "".into() }
+        };
+        let last = LastModes::default();
+        assert!(impersonate(&User::named("eve", &[]), &wanted, &PODS, &last, &authorize).is_ok());
+        // The request in the constrained mode; the name, the group and the value in the legacy mode.
+        assert_eq!(decisions.get(), 4);
     }
 
     #[test]
