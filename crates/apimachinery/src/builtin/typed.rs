@@ -82,6 +82,9 @@ fn keep_entry(value: &mut Value, schema: &Schema, definitions: &dyn Definitions)
         *value = match schema.resolve(definitions) {
             Schema::Scalar(Scalar::Integer | Scalar::Number) => 0.into(),
             Schema::Scalar(Scalar::Boolean) => false.into(),
+            Schema::Scalar(Scalar::Quantity) => "0".into(),
+            // The zero time is encoded as null.
+            Schema::Scalar(Scalar::Time | Scalar::MicroTime) => Value::Null,
             Schema::Scalar(_) => "".into(),
             Schema::Struct(_) => Value::Object(serde_json::Map::new()),
             _ => Value::Null,
@@ -108,6 +111,21 @@ mod tests {
             json!({ "kind": "Pod", "metadata": { "name": "a", "labels": { "k": "" } },
                 "spec": { "containers": [{ "name": "c", "args": ["", "b"] }, {}] } })
         );
+    }
+
+    /// Regression test: the empty text is no time, and no list of such objects had an encoding.
+    #[test]
+    fn a_null_in_a_map_of_times_or_quantities_is_their_zero() {
+        let budget = BuiltinDefinitions.of_kind("policy", "v1", "PodDisruptionBudget").expect("a kind");
+        let mut object = json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "status": { "disruptedPods": { "a": null } } });
+        keep_known(&mut object, &budget, &BuiltinDefinitions);
+        assert_eq!(object["status"]["disruptedPods"], json!({ "a": null }));
+        assert!(crate::protobuf::encode(&object).is_ok());
+        let pod = BuiltinDefinitions.of_kind("", "v1", "Pod").expect("a kind");
+        let mut object = json!({ "spec": { "overhead": { "cpu": null } } });
+        keep_known(&mut object, &pod, &BuiltinDefinitions);
+        assert_eq!(object["spec"]["overhead"], json!({ "cpu": "0" }));
     }
 
     #[test]

@@ -303,6 +303,37 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Objects with a value in every field.
+fn golden() -> Vec<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    paths.retain(|it| it.extension().is_some_and(|it| it == "json"));
+    paths.sort();
+    paths.iter().map(|it| serde_json::from_str(&std::fs::read_to_string(it).unwrap()).unwrap()).collect()
+}
+
+/// Returns the pointers to all values below the root, except for the type.
+fn pointers(object: &Value) -> Vec<String> {
+    fn collect(value: &Value, pointer: &str, out: &mut Vec<String>) {
+        let children: Vec<(String, &Value)> = match value {
+            Value::Object(map) => {
+                map.iter().map(|(key, it)| (key.replace('~', "~0").replace('/', "~1"), it)).collect()
+            }
+            Value::Array(items) => items.iter().enumerate().map(|(at, it)| (at.to_string(), it)).collect(),
+            _ => Vec::new(),
+        };
+        for (key, child) in children {
+            let pointer = format!("{pointer}/{key}");
+            collect(child, &pointer, out);
+            out.push(pointer);
+        }
+    }
+    let mut out = Vec::new();
+    collect(object, "", &mut out);
+    out.retain(|it| it != "/apiVersion" && it != "/kind");
+    out
+}
+
 /// A definition whose schema has schemas in all fields that can hold one.
 fn definition(schema: &Value) -> Value {
     json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -385,6 +416,30 @@ proptest! {
                 let encoded = protobuf::encode(&object);
                 prop_assert!(encoded.is_ok(), "{object} {encoded:?}");
             }
+        }
+    }
+
+    /// One object without an encoding fails every list of its kind.
+    #[test]
+    fn an_object_with_one_changed_value_is_refused_or_has_an_encoding_in_protobuf(
+        object in proptest::sample::select(golden()),
+        position in any::<proptest::sample::Index>(),
+        value in prop_oneof![Just(Value::Null), Just(json!([null])), Just(json!({ "a": null })), anything()],
+    ) {
+        let text = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        prop_assume!(protobuf::encode(&object).is_ok());
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+        let schema = schema(group, version, &kind);
+        let mut changed = object.clone();
+        let pointers = pointers(&object);
+        let pointer: &String = position.get(&pointers);
+        *changed.pointer_mut(pointer).unwrap() = value;
+        let found = builtin::inspect(changed.to_string().as_bytes(), &schema, &BuiltinDefinitions).unwrap();
+        if found.mismatch.is_none() {
+            builtin::keep_known(&mut changed, &schema, &BuiltinDefinitions);
+            let encoded = protobuf::encode(&changed);
+            prop_assert!(encoded.is_ok(), "{} {} {:?}", kind, pointer, encoded);
         }
     }
 
