@@ -27,6 +27,7 @@
 pub mod depth;
 mod weight;
 pub mod strconv;
+mod scalar_syntax;
 mod api_error;
 mod field_errors;
 pub mod names;

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use dogwatch_apimachinery::names;
 use serde_json::{Value, json};
+
+/// The extra field with the node of the pod that a service account token is bound to.
+pub(crate) const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// The user that a request is authenticated as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,4 +58,12 @@ impl User {
     pub fn server(part: &str) -> Self {
         Self::named(&format!("system:{part}"), &["system:masters"])
     }
+}
+
+/// Returns the namespace and name of the service account with this user name.
+pub(crate) fn service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    // Any other name is that of an ordinary user, which takes other permissions.
+    let is_valid = names::label(namespace).is_empty() && names::subdomain(name).is_empty();
+    is_valid.then_some((namespace, name))
 }

@@ -13,7 +13,9 @@ use compact_str::CompactString;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::{go_types, syntax};
+use super::go_types;
+use super::schema_unions::{self, SchemaUnion};
+use crate::scalar_syntax;
 use crate::schema::{Definitions, NoDefinitions, Scalar, Schema, Struct};
 
 /// The number of unknown and duplicate fields that are reported at most, as in sigs.k8s.io/json
@@ -93,6 +95,8 @@ struct Walk<'d> {
     /// The hashes of the paths to all of `steps`.
     hashes: Vec<u64>,
     hasher: RandomState,
+    /// The number of [`SchemaUnion`]s around the current value.
+    unions: usize,
     /// The hashes of the reported fields. A path is as long as the keys in it, so it is not formatted
     /// for each of many equal findings.
     reported: HashSet<u64>,
@@ -122,6 +126,7 @@ impl<'d> Walk<'d> {
             steps: Vec::new(),
             hashes: Vec::new(),
             hasher: RandomState::new(),
+            unions: 0,
             reported: HashSet::new(),
             bytes: 0,
             findings: Findings::default(),
@@ -144,6 +149,10 @@ impl<'d> Walk<'d> {
 
     /// Adds `what field "path.name"` to the findings, once.
     fn report(&mut self, what: &str, name: &str) {
+        // Go's decoders of unions are not strict.
+        if self.unions > 0 {
+            return;
+        }
         if self.findings.strict.len() >= MAX_STRICT_ERRORS || self.bytes >= MAX_STRICT_BYTES {
             return;
         }
@@ -185,7 +194,7 @@ impl<'d> Walk<'d> {
         // Go lets a quantity decode itself (`Quantity.UnmarshalJSON`): any JSON that is not a
         // quantity gets the error of a malformed one.
         if let Schema::Scalar(Scalar::Quantity) = schema.resolve(self.definitions) {
-            self.record_error(syntax::quantity("?"));
+            self.record_error(scalar_syntax::quantity("?"));
             return;
         }
         let mut path = String::new();
@@ -201,7 +210,9 @@ impl<'d> Walk<'d> {
         self.findings.mismatch = Some(match owner {
             Some((definition, name)) => {
                 let expected = go_types::type_of(schema, definition, name, self.definitions);
-                let short = go_types::short(definition);
+                // An error inside a union gets the structure that has the union.
+                let is_inside = self.unions > 0;
+                let short = if is_inside { schema_unions::OWNER } else { go_types::short(definition) };
                 format!(
                     "json: cannot unmarshal {found} into Go struct field {short}{path} of type {expected}"
                 )
@@ -233,10 +244,18 @@ impl Node<'_, '_> {
         Some((schema.clone(), schema.resolve(self.walk.definitions), name))
     }
 
+    fn union(&self) -> Option<SchemaUnion> {
+        let Expected::Schema(schema) = &self.expected else { return None };
+        SchemaUnion::of(schema)
+    }
+
     /// Checks a scalar; `fits` returns true if a value of this form is valid for the expected type.
     fn scalar(self, found: &str, fits: impl FnOnce(&mut Walk<'_>, Scalar) -> bool) {
         let Some((schema, resolved, _)) = self.resolved() else { return };
         match resolved {
+            Schema::Any if self.union() == Some(SchemaUnion::Bool) && found != "bool" => {
+                self.walk.record_error(Some(schema_unions::NO_SCHEMA_OR_BOOL.to_owned()));
+            }
             Schema::Any => {}
             Schema::Scalar(scalar) if fits(self.walk, scalar) => {}
             _ => self.walk.mismatch(found, &schema),
@@ -310,10 +329,10 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
         self.scalar("string", |walk, scalar| {
             match scalar {
-                Scalar::Time => walk.record_error(syntax::time(text)),
-                Scalar::MicroTime => walk.record_error(syntax::micro_time(text)),
-                Scalar::Quantity => walk.record_error(syntax::quantity(text)),
-                Scalar::Bytes => walk.record_error(syntax::base64(text)),
+                Scalar::Time => walk.record_error(scalar_syntax::time(text)),
+                Scalar::MicroTime => walk.record_error(scalar_syntax::micro_time(text)),
+                Scalar::Quantity => walk.record_error(scalar_syntax::quantity(text)),
+                Scalar::Bytes => walk.record_error(scalar_syntax::base64(text)),
                 _ => {}
             }
             !matches!(scalar, Scalar::Integer | Scalar::Number | Scalar::Boolean)
@@ -322,16 +341,23 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let expected = match self.resolved() {
-            None => Expected::Nothing,
-            Some((_, Schema::List(list), _)) => Expected::Schema(list.item.clone()),
-            Some((schema, resolved, _)) => {
+        let union = self.union();
+        if union == Some(SchemaUnion::Bool) {
+            self.walk.record_error(Some(schema_unions::NO_SCHEMA_OR_BOOL.to_owned()));
+        }
+        let expected = match (union.and_then(SchemaUnion::item), self.resolved()) {
+            (Some(item), _) => Expected::Schema(item),
+            (None, None) => Expected::Nothing,
+            (None, Some((_, Schema::List(list), _))) => Expected::Schema(list.item.clone()),
+            (None, Some((schema, resolved, _))) => {
                 if !matches!(resolved, Schema::Any) {
                     self.walk.mismatch("array", &schema);
                 }
                 Expected::Schema(Schema::Any)
             }
         };
+        let unions = usize::from(union.is_some());
+        self.walk.unions += unions;
         for index in 0.. {
             self.walk.enter(Segment::Item(index));
             let item = items.next_element_seed(Node { walk: self.walk, expected: expected.clone() });
@@ -340,10 +366,18 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
                 break;
             }
         }
+        self.walk.unions -= unions;
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        if self.union().is_some() {
+            self.walk.unions += 1;
+            let schema = Expected::Schema(SchemaUnion::object());
+            let visited = Node { walk: self.walk, expected: schema }.visit_map(entries);
+            self.walk.unions -= 1;
+            return visited;
+        }
         let inside = match self.resolved() {
             None => Contents::Entries(Expected::Nothing),
             Some((_, Schema::Struct(it), definition)) => Contents::Fields(it, definition),

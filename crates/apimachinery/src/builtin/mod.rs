@@ -7,8 +7,8 @@ mod resource;
 mod tables;
 mod descriptions;
 mod definitions;
-mod syntax;
 mod go_types;
+mod schema_unions;
 mod decode;
 mod typed;
 

@@ -7,10 +7,11 @@
 use serde_json::Value;
 
 use super::Structural;
-use super::go_format::{quoted, shown};
+use super::go_format::shown;
 use super::unknown_fields::UnknownFields;
 use super::value_path::ValuePath;
 use crate::patch::json_name;
+use crate::scalar_syntax;
 
 enum Kind {
     Text,
@@ -192,11 +193,7 @@ fn decode_error_of_time(value: &Value) -> Option<String> {
     let Some(text) = value.as_str() else {
         return Some(format!("json: cannot unmarshal {} into Go value of type string", json_name(value)));
     };
-    if text.parse::<jiff::Timestamp>().is_ok() {
-        return None;
-    }
-    let text = quoted(text);
-    Some(format!("parsing time {text} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text} as \"2006\""))
+    scalar_syntax::time(text)
 }
 
 fn is_empty_value(value: &Value) -> bool {
@@ -243,6 +240,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// Regression test: such a time was stored, and no list of metadata had an encoding in protobuf.
+    #[test]
+    fn a_time_is_one_that_go_parses() {
+        let managed = |time: &str| json!({"metadata": {"managedFields": [{"time": time}]}});
+        let created = |time: &str| json!({"metadata": {"creationTimestamp": time}});
+        for object in [managed("2026-01-02T03:04:05Z"), created("2026-01-02T03:04:05.5+02:00")] {
+            assert_eq!(misfit(&object), None);
+        }
+        for time in ["2026-01-02 03:04:05Z", "2026-01-02T03:04Z", "2026-01-02T03:04:05+02", "x", ""] {
+            for object in [managed(time), created(time)] {
+                let error = misfit(&object).expect("an error");
+                assert!(error.starts_with(&format!("parsing time {time:?}")), "{error}");
+            }
+        }
+    }
 
     #[test]
     fn nulls_in_the_metadata_of_an_embedded_resource_are_dropped() {

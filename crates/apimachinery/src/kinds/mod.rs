@@ -65,7 +65,9 @@ pub use self::core::service::RULES as SERVICE;
 pub use self::discovery::endpoint_slice::RULES as ENDPOINT_SLICE;
 pub use self::rbac::role::{CLUSTER_ROLE, ROLE};
 pub use self::rbac::role_binding::{CLUSTER_ROLE_BINDING, ROLE_BINDING};
-pub use self::resource::resource_claim::CLAIM as RESOURCE_CLAIM;
+pub use self::resource::resource_claim::{
+    CLAIM as RESOURCE_CLAIM, DeviceId, MAX_ALLOCATED_DEVICES, device_id,
+};
 
 /// Returns an object of a built-in kind in which no field is set. It contains the fields that are
 /// serialized even if empty, with their zero values. Field ownership is computed against it.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dogwatch_apimachinery::builtin::{self, BuiltinDefinitions, Findings};
+use dogwatch_apimachinery::protobuf;
 use dogwatch_apimachinery::schema::Schema;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -289,6 +290,8 @@ fn anything() -> impl Strategy<Value = Value> {
         Just("ports".to_owned()),
         Just("creationTimestamp".to_owned()),
         Just("labels".to_owned()),
+        Just("items".to_owned()),
+        Just("allOf".to_owned()),
         "[a-z]{0,4}".prop_map(|it| it),
     ];
     leaf.prop_recursive(5, 40, 5, move |inner| {
@@ -300,7 +303,146 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Objects with a value in every field.
+fn golden() -> Vec<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    paths.retain(|it| it.extension().is_some_and(|it| it == "json"));
+    paths.sort();
+    paths.iter().map(|it| serde_json::from_str(&std::fs::read_to_string(it).unwrap()).unwrap()).collect()
+}
+
+/// Returns the pointers to all values below the root, except for the type.
+fn pointers(object: &Value) -> Vec<String> {
+    fn collect(value: &Value, pointer: &str, out: &mut Vec<String>) {
+        let children: Vec<(String, &Value)> = match value {
+            Value::Object(map) => {
+                map.iter().map(|(key, it)| (key.replace('~', "~0").replace('/', "~1"), it)).collect()
+            }
+            Value::Array(items) => items.iter().enumerate().map(|(at, it)| (at.to_string(), it)).collect(),
+            _ => Vec::new(),
+        };
+        for (key, child) in children {
+            let pointer = format!("{pointer}/{key}");
+            collect(child, &pointer, out);
+            out.push(pointer);
+        }
+    }
+    let mut out = Vec::new();
+    collect(object, "", &mut out);
+    out.retain(|it| it != "/apiVersion" && it != "/kind");
+    out
+}
+
+/// A definition whose schema has schemas in all fields that can hold one.
+fn definition(schema: &Value) -> Value {
+    json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "a.e.test" }, "spec": { "group": "e.test", "scope": "Namespaced",
+            "names": { "plural": "as", "kind": "A" }, "versions": [{ "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "properties": {
+                    "items": { "type": "array", "items": schema },
+                    "list": { "type": "array", "items": [schema] },
+                    "values": { "type": "object", "additionalProperties": schema },
+                    "deep": { "items": { "additionalProperties": { "items": schema } } },
+                    "depends": { "dependencies": { "a": schema, "b": ["x"] } } } } } }] } })
+}
+
+/// The texts of Go: an error keeps the structure that has the field of the outermost schema.
+#[test]
+fn a_schema_below_items_is_decoded_like_any_other() {
+    let body = |schema: Value| {
+        json!({ "spec": { "versions": [{ "schema": { "openAPIV3Schema": { "properties": { "a": schema } } } }] } })
+            .to_string()
+    };
+    let field = |path: &str| {
+        format!("Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.properties.{path}")
+    };
+    let (group, kind) = ("apiextensions.k8s.io", "CustomResourceDefinition");
+    for (schema, error) in [
+        (
+            json!({ "items": { "maxLength": "63" } }),
+            format!("json: cannot unmarshal string into {} of type int64", field("items.maxLength")),
+        ),
+        (
+            json!({ "items": { "additionalProperties": { "description": 5 } } }),
+            format!(
+                "json: cannot unmarshal number into {} of type string",
+                field("items.additionalProperties.description")
+            ),
+        ),
+        (
+            json!({ "items": { "x-kubernetes-validations": [{ "rule": true }] } }),
+            format!(
+                "json: cannot unmarshal bool into {} of type string",
+                field("items.x-kubernetes-validations.rule")
+            ),
+        ),
+        (
+            json!({ "dependencies": { "b": [1] } }),
+            format!("json: cannot unmarshal number into {} of type string", field("dependencies")),
+        ),
+        (json!({ "additionalProperties": "x" }), "boolean or JSON schema expected".to_owned()),
+        (json!({ "additionalProperties": [] }), "boolean or JSON schema expected".to_owned()),
+    ] {
+        assert_eq!(inspect(group, "v1", kind, &body(schema)).mismatch, Some(error));
+    }
+    for schema in [
+        json!({ "items": { "odd": 1, "properties": { "a": { "odd": 1 } } } }),
+        json!({ "items": 5 }),
+        json!({ "additionalProperties": true }),
+        json!({ "items": { "default": { "any": 1 }, "allOf": [null], "required": [null] } }),
+    ] {
+        assert_eq!(inspect(group, "v1", kind, &body(schema)), Findings::default());
+    }
+}
+
 proptest! {
+    #[test]
+    fn a_definition_is_refused_or_has_an_encoding_in_protobuf(
+        field in proptest::sample::select(vec![
+            "type", "maxLength", "minimum", "description", "allOf", "required", "items", "enum", "default", "not",
+            "additionalProperties", "properties", "dependencies", "externalDocs", "nullable", "definitions",
+            "x-kubernetes-validations", "x-kubernetes-list-map-keys",
+        ]),
+        value in anything(),
+    ) {
+        let schema = schema("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let nested = json!({ "type": "object", field: value });
+        for part in [&nested, &value] {
+            let mut object = definition(part);
+            let found = builtin::inspect(object.to_string().as_bytes(), &schema, &BuiltinDefinitions).unwrap();
+            if found.mismatch.is_none() {
+                builtin::keep_known(&mut object, &schema, &BuiltinDefinitions);
+                let encoded = protobuf::encode(&object);
+                prop_assert!(encoded.is_ok(), "{object} {encoded:?}");
+            }
+        }
+    }
+
+    /// One object without an encoding fails every list of its kind.
+    #[test]
+    fn an_object_with_one_changed_value_is_refused_or_has_an_encoding_in_protobuf(
+        object in proptest::sample::select(golden()),
+        position in any::<proptest::sample::Index>(),
+        value in prop_oneof![Just(Value::Null), Just(json!([null])), Just(json!({ "a": null })), anything()],
+    ) {
+        let text = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        prop_assume!(protobuf::encode(&object).is_ok());
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+        let schema = schema(group, version, &kind);
+        let mut changed = object.clone();
+        let pointers = pointers(&object);
+        let pointer: &String = position.get(&pointers);
+        *changed.pointer_mut(pointer).unwrap() = value;
+        let found = builtin::inspect(changed.to_string().as_bytes(), &schema, &BuiltinDefinitions).unwrap();
+        if found.mismatch.is_none() {
+            builtin::keep_known(&mut changed, &schema, &BuiltinDefinitions);
+            let encoded = protobuf::encode(&changed);
+            prop_assert!(encoded.is_ok(), "{} {} {:?}", kind, pointer, encoded);
+        }
+    }
+
     #[test]
     fn a_text_and_its_parsed_value_give_the_same_findings(value in anything()) {
         let schema = schema("", "v1", "Pod");

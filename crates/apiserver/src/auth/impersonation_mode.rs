@@ -6,7 +6,7 @@
 //! request does. The legacy mode takes `impersonate` for each attribute, and then permits every
 //! request.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use dogwatch_apimachinery::names;
@@ -15,14 +15,11 @@ use parking_lot::Mutex;
 use crate::ApiError;
 use crate::authorization::{AccessRequest, AccessTarget, Decision, MASTERS};
 use crate::strconv::quote;
-use crate::user::User;
+use crate::user::{NODE_NAME, User, service_account};
 
 const NODES: &str = "system:nodes";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
-
-/// The extra field with the node of the pod that a service account token is bound to.
-const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// The group of the resources that stand for the attributes of users.
 const GROUP: &str = "authentication.k8s.io";
@@ -216,7 +213,9 @@ impl<A: Authorize> Check<'_, A> {
                 return Ok(());
             }
         }
-        groups.iter().try_for_each(|it| self.require(&request(it)))
+        // Each once: a request can repeat one thousands of times.
+        let mut seen = HashSet::new();
+        groups.iter().filter(|it| seen.insert(*it)).try_for_each(|it| self.require(&request(it)))
     }
 
     fn check_extra(&self, verb: &str, extra: &BTreeMap<String, Vec<String>>) -> Result<(), ApiError> {
@@ -239,8 +238,9 @@ impl<A: Authorize> Check<'_, A> {
                 return Ok(());
             }
         }
-        let mut all = extra.iter().flat_map(|(key, values)| values.iter().map(move |it| (key, it)));
-        all.try_for_each(|(key, value)| self.require(&request(key, value)))
+        let all = extra.iter().flat_map(|(key, values)| values.iter().map(move |it| (key, it)));
+        let mut seen = HashSet::new();
+        all.filter(|it| seen.insert(*it)).try_for_each(|(key, value)| self.require(&request(key, value)))
     }
 
     /// Rejects the impersonation unless the user has this permission.
@@ -295,14 +295,6 @@ fn problem_of_extra(key: &str, values: &[String]) -> Option<String> {
     is_empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
 }
 
-/// Returns the namespace and name of the service account with this user name.
-fn service_account(user: &str) -> Option<(&str, &str)> {
-    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    // Any other name is that of an ordinary user, which takes another permission.
-    let is_valid = names::label(namespace).is_empty() && names::subdomain(name).is_empty();
-    is_valid.then_some((namespace, name))
-}
-
 /// Returns the name of the node with this user name.
 fn node(user: &str) -> Option<&str> {
     user.strip_prefix("system:node:").filter(|it| names::subdomain(it).is_empty())
@@ -353,6 +345,25 @@ mod tests {
             assert!(refusal.contains(missing), "{refusal}");
         }
         assert!(impersonated(&bob, &["impersonate /users bob"]).is_ok(), "the legacy mode");
+    }
+
+    #[test]
+    fn repeated_groups_and_extra_values_take_one_decision_each() {
+        let wanted = User {
+            name: "bob".to_owned(),
+            groups: vec!["devs".to_owned(); 1_000],
+            extra: BTreeMap::from([("e.test/x".to_owned(), vec!["y".to_owned(); 1_000])]),
+            ..User::default()
+        };
+        let decisions = std::cell::Cell::new(0);
+        let authorize = |request: &AccessRequest<'_>| {
+            decisions.set(decisions.get() + 1);
+            Decision { allowed: request.verb == "impersonate", reason: "".into() }
+        };
+        let last = LastModes::default();
+        assert!(impersonate(&User::named("eve", &[]), &wanted, &PODS, &last, &authorize).is_ok());
+        // The request in the constrained mode; the name, the group and the value in the legacy mode.
+        assert_eq!(decisions.get(), 4);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The authorizer: decides by the roles and bindings that are stored.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use dogwatch_core::ObjectKey;
@@ -11,10 +10,10 @@ use serde_json::Value;
 use super::MASTERS;
 use super::access_request::AccessRequest;
 use super::coverage::{Comparison, compare};
+use super::missing_roles::MissingRoles;
 use super::policy_rule::PolicyRule;
-use super::rbac_index::{Grant, MissingRole, RbacIndex};
+use super::rbac_index::{Grant, RbacIndex, UserNames};
 use crate::store::{CollectionName, Compacted, Cursor, Encoded, Store};
-use crate::strconv::quote;
 use crate::user::User;
 
 /// The reason of decisions without authorization. `kubectl auth can-i` does not print it next to a
@@ -61,7 +60,8 @@ impl Decision {
 /// The rules that a user has in a namespace.
 #[derive(Debug)]
 pub(crate) struct RulesOfUser {
-    pub(crate) rules: Vec<PolicyRule>,
+    /// The rules of each role of the user.
+    pub(crate) roles: Vec<Arc<[PolicyRule]>>,
     /// The bindings that refer to roles that do not exist; empty if there are none.
     pub(crate) error: String,
 }
@@ -108,7 +108,7 @@ impl Authorizer {
             }
             None if missing.is_empty() => Decision { allowed: false, reason: "".into() },
             None => {
-                let reason = format!("RBAC: {}", found_by_lister(&missing));
+                let reason = format!("RBAC: {}", missing.found_by_lister());
                 Decision { allowed: false, reason: reason.into() }
             }
         }
@@ -117,11 +117,11 @@ impl Authorizer {
     /// Returns the rules that a user has in a namespace.
     pub(crate) fn rules_of(&self, store: &Store, user: &User, namespace: &str) -> RulesOfUser {
         if self.mode == AuthorizationMode::AlwaysAllow {
-            return RulesOfUser { rules: PolicyRule::everything().into(), error: String::new() };
+            return RulesOfUser { roles: vec![PolicyRule::everything().into()], error: String::new() };
         }
         let (grants, missing) = self.grants(store, user, namespace);
-        let rules = grants.iter().flat_map(|it| it.rules.iter()).cloned().collect();
-        RulesOfUser { rules, error: found_by_lister(&missing) }
+        let roles = grants.into_iter().map(|it| it.rules).collect();
+        RulesOfUser { roles, error: missing.found_by_lister() }
     }
 
     /// Returns the rules of the role that a binding in a namespace refers to, if it exists.
@@ -136,21 +136,22 @@ impl Authorizer {
     }
 
     /// Compares the rules that a user has in a namespace with those that the user wants to grant.
-    /// Returns the names of the user's roles that do not exist as well.
+    /// Returns the user's roles that do not exist as well.
     pub(crate) fn compare(
         &self,
         store: &Store,
         user: &User,
         namespace: &str,
         wanted: &[PolicyRule],
-    ) -> (Comparison, Vec<String>) {
+    ) -> (Comparison, MissingRoles) {
         let (grants, missing) = self.grants(store, user, namespace);
         let held: Vec<&PolicyRule> = grants.iter().flat_map(|it| it.rules.iter()).collect();
-        (compare(&held, wanted), missing.into_iter().map(|it| it.name).collect())
+        (compare(&held, wanted), missing)
     }
 
-    fn grants(&self, store: &Store, user: &User, namespace: &str) -> (Vec<Grant>, BTreeSet<MissingRole>) {
-        self.look(store, |index| index.grants(user, namespace))
+    fn grants(&self, store: &Store, user: &User, namespace: &str) -> (Vec<Grant>, MissingRoles) {
+        let names = UserNames::of(user);
+        self.look(store, |index| index.grants(&names, namespace))
     }
 
     /// Calls `look` with an index of what is stored now. It must be quick: the next change of the store
@@ -220,23 +221,6 @@ pub(crate) fn is_master(user: &User) -> bool {
     user.groups.iter().any(|it| it == MASTERS)
 }
 
-/// Returns the error about missing roles of client-go's listers.
-fn found_by_lister(missing: &BTreeSet<MissingRole>) -> String {
-    let describe = |it: &MissingRole| {
-        format!("{}.rbac.authorization.k8s.io {} not found", it.kind.to_ascii_lowercase(), quote(&it.name))
-    };
-    joined(&missing.iter().map(describe).collect::<Vec<_>>())
-}
-
-/// Joins errors as `NewAggregate` in k8s.io/apimachinery v0.36.4 pkg/util/errors/errors.go.
-pub(crate) fn joined(errors: &[String]) -> String {
-    match errors {
-        [] => String::new(),
-        [one] => one.clone(),
-        all => format!("[{}]", all.join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -288,17 +272,5 @@ mod tests {
         assert!(!authorizer.authorize(&store, &User::named("bob", &[]), &request).allowed);
         let open = Authorizer::default().authorize(&store, &User::anonymous(), &request);
         assert!(open.allowed && open.reason.contains("does not authorize"), "{open:?}");
-    }
-
-    #[test]
-    fn several_errors_are_joined_in_brackets() {
-        let role = |kind: &str| MissingRole { kind: kind.to_owned(), name: "x".to_owned() };
-        let missing = |kinds: &[&str]| found_by_lister(&kinds.iter().map(|it| role(it)).collect());
-        let (role, cluster_role) = (
-            r#"role.rbac.authorization.k8s.io "x" not found"#,
-            r#"clusterrole.rbac.authorization.k8s.io "x" not found"#,
-        );
-        assert_eq!([missing(&[]), missing(&["Role"])], ["", role]);
-        assert_eq!(missing(&["Role", "ClusterRole"]), format!("[{cluster_role}, {role}]"));
     }
 }

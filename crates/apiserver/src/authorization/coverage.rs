@@ -70,18 +70,12 @@ fn is_everything(held: &[&PolicyRule]) -> bool {
 
 /// Returns the cost of comparing a text with all texts of a rule.
 fn size(rule: &PolicyRule) -> usize {
-    texts(rule).map(|it| (it.len() / 64).saturating_add(1)).fold(1, usize::saturating_add)
+    rule.texts().map(|it| (it.len() / 64).saturating_add(1)).fold(1, usize::saturating_add)
 }
 
 /// Returns the length of the longest text of some rules.
 fn longest(rules: &[PolicyRule]) -> usize {
-    rules.iter().flat_map(texts).map(str::len).max().unwrap_or_default()
-}
-
-fn texts(rule: &PolicyRule) -> impl Iterator<Item = &str> {
-    let lists =
-        [&rule.verbs, &rule.api_groups, &rule.resources, &rule.resource_names, &rule.non_resource_urls];
-    lists.into_iter().flat_map(|it| it.iter()).map(|it| &**it)
+    rules.iter().flat_map(PolicyRule::texts).map(str::len).max().unwrap_or_default()
 }
 
 /// Returns the number of permissions in a rule.
@@ -93,7 +87,10 @@ fn permissions_in(rule: &PolicyRule) -> usize {
 
 /// Returns the permissions in a rule.
 fn permissions_of(rule: &PolicyRule) -> impl Iterator<Item = Permission<'_>> {
-    let resources = rule.api_groups.iter().flat_map(move |group| {
+    // Rules are compared before they are validated. One without verbs has no permissions, whatever
+    // the number of its groups and resources.
+    let groups: &[Box<str>] = if rule.verbs.is_empty() { &[] } else { &rule.api_groups };
+    let resources = groups.iter().flat_map(move |group| {
         rule.resources.iter().flat_map(move |resource| {
             rule.verbs.iter().flat_map(move |verb| {
                 let all_names = rule.resource_names.is_empty().then_some(None);
@@ -298,6 +295,14 @@ mod tests {
         let many: Vec<String> = (0..1_000).map(|it| it.to_string()).collect();
         let wanted = json!([{ "verbs": many, "apiGroups": many, "resources": many, "resourceNames": many }]);
         assert_eq!(compared(json!([]), wanted), Comparison::TooLarge);
+    }
+
+    /// Regression test: ten billion pairs of a group and a resource were visited.
+    #[test]
+    fn rules_without_verbs_have_no_permissions_to_compare() {
+        let many: Vec<String> = (0..100_000).map(|it| it.to_string()).collect();
+        let wanted = json!([{ "verbs": [], "apiGroups": many, "resources": many }]);
+        assert_eq!(compared(json!([]), wanted), Comparison::Covered);
     }
 
     #[test]

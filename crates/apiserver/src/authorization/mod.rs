@@ -14,12 +14,13 @@
 mod access_request;
 mod policy_rule;
 mod coverage;
+mod missing_roles;
 mod rbac_index;
 mod authorizer;
 
 pub(crate) use access_request::{AccessRequest, AccessTarget};
 pub use authorizer::AuthorizationMode;
-pub(crate) use authorizer::{Authorizer, Decision, is_master, joined};
+pub(crate) use authorizer::{Authorizer, Decision, is_master};
 pub(crate) use coverage::Comparison;
 pub(crate) use policy_rule::{PolicyRule, quoted};
 

@@ -62,6 +62,19 @@ impl PolicyRule {
         }
     }
 
+    /// Returns the texts of all lists.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        let lists =
+            [&self.verbs, &self.api_groups, &self.resources, &self.resource_names, &self.non_resource_urls];
+        lists.into_iter().flat_map(|it| it.iter()).map(|it| &**it)
+    }
+
+    /// Returns about the size of the rule in JSON.
+    pub(crate) fn json_size(&self) -> usize {
+        // Two quotes and a comma for each text, and the names of the fields.
+        self.texts().map(|it| it.len().saturating_add(3)).fold(64, usize::saturating_add)
+    }
+
     /// Describes the rule as error messages about escalation do: `CompactString` in k8s.io/kubernetes
     /// v1.36.4 pkg/apis/rbac/v1/evaluation_helpers.go.
     pub(super) fn describe(&self) -> String {

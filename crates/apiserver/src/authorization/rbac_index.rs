@@ -1,11 +1,12 @@
 //! The roles, and the bindings by the users and groups that they name.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
+use super::missing_roles::{MissingRoles, RoleReference};
 use super::policy_rule::PolicyRule;
 use crate::kinds::json_access::{items, text};
 use crate::strconv::quote;
@@ -34,8 +35,9 @@ struct Subjects {
 #[derive(Debug)]
 struct Binding {
     key: ObjectKey,
-    role_kind: String,
-    role_name: String,
+    role: Arc<RoleReference>,
+    /// The key of the role among all roles; none if there can be no such role.
+    role_key: Option<ObjectKey>,
     subjects: Vec<Subject>,
 }
 
@@ -56,11 +58,11 @@ enum Identity {
     Group(String),
 }
 
-/// A role that a binding refers to and that does not exist.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct MissingRole {
-    pub(super) kind: String,
-    pub(super) name: String,
+/// The name and the groups of a user, each group once: a review can repeat one a million times.
+#[derive(Debug)]
+pub(super) struct UserNames<'a> {
+    name: &'a str,
+    groups: HashSet<&'a str>,
 }
 
 /// The rules that a binding grants to a user. It does not borrow from the index: rules are compared
@@ -71,6 +73,12 @@ pub(super) struct Grant {
     binding: Arc<Binding>,
     /// The position of the subject that names the user.
     subject: usize,
+}
+
+impl<'a> UserNames<'a> {
+    pub(super) fn of(user: &'a User) -> Self {
+        Self { name: &user.name, groups: user.groups.iter().map(String::as_str).collect() }
+    }
 }
 
 impl RbacIndex {
@@ -105,17 +113,16 @@ impl RbacIndex {
 
     /// Returns what the bindings of a user grant in a namespace, or in the cluster if it is empty, and
     /// the roles of bindings that do not exist. A role that several bindings grant is returned once.
-    pub(super) fn grants(&self, user: &User, namespace: &str) -> (Vec<Grant>, BTreeSet<MissingRole>) {
-        let (mut grants, mut missing, mut seen) = (Vec::new(), BTreeSet::new(), HashSet::new());
+    pub(super) fn grants(&self, user: &UserNames<'_>, namespace: &str) -> (Vec<Grant>, MissingRoles) {
+        let (mut grants, mut missing, mut seen) = (Vec::new(), MissingRoles::default(), HashSet::new());
         let namespace = Some(namespace).filter(|it| !it.is_empty());
         // Those of the cluster come first, as in kube-apiserver.
         for scope in [None].into_iter().chain(namespace.map(Some)) {
             let Some(subjects) = self.by_scope.get(&scope.map(str::to_owned)) else { continue };
             for (key, subject) in subjects.naming(user) {
                 let Some(binding) = self.bindings.get(key) else { continue };
-                let Some(role) = self.role(&binding.role_kind, &binding.role_name, scope) else {
-                    let (kind, name) = (binding.role_kind.clone(), binding.role_name.clone());
-                    missing.insert(MissingRole { kind, name });
+                let Some(role) = binding.role_key.as_ref().and_then(|it| self.roles.get(it)) else {
+                    missing.add(&binding.role);
                     continue;
                 };
                 if seen.insert(Arc::as_ptr(role)) {
@@ -129,18 +136,29 @@ impl RbacIndex {
 
     /// Returns the rules of the role that a binding in a namespace refers to, if it exists.
     pub(super) fn role(&self, kind: &str, name: &str, namespace: Option<&str>) -> Option<&Arc<[PolicyRule]>> {
-        let namespace = namespace.filter(|_| kind == "Role");
-        ObjectKey::from_parts(namespace, name).ok().and_then(|key| self.roles.get(&key))
+        role_key(kind, name, namespace).and_then(|it| self.roles.get(&it))
     }
+}
+
+/// Returns the key of the role that a binding in a namespace refers to; none if there can be no such
+/// role.
+fn role_key(kind: &str, name: &str, namespace: Option<&str>) -> Option<ObjectKey> {
+    let namespace = match kind {
+        // A role of no namespace would be a ClusterRole.
+        "Role" => Some(namespace?),
+        "ClusterRole" => None,
+        _ => return None,
+    };
+    ObjectKey::from_parts(namespace, name).ok()
 }
 
 impl Subjects {
     /// Returns the bindings that name a user, in the order of their names, each with the position of
     /// the first subject that does.
-    fn naming(&self, user: &User) -> BTreeMap<&ObjectKey, usize> {
-        let of_groups = user.groups.iter().filter_map(|it| self.groups.get(it));
+    fn naming(&self, user: &UserNames<'_>) -> BTreeMap<&ObjectKey, usize> {
+        let of_groups = user.groups.iter().filter_map(|&it| self.groups.get(it));
         let mut found = BTreeMap::new();
-        for (key, &position) in self.users.get(&user.name).into_iter().chain(of_groups).flatten() {
+        for (key, &position) in self.users.get(user.name).into_iter().chain(of_groups).flatten() {
             let first = found.entry(key).or_insert(position);
             *first = (*first).min(position);
         }
@@ -176,10 +194,11 @@ impl Subjects {
 impl Binding {
     fn of(binding: &Value, key: &ObjectKey) -> Self {
         let subjects = items(binding, "/subjects").iter().filter_map(|it| Subject::of(it, key.namespace()));
+        let (kind, name) = (text(binding, "/roleRef/kind"), text(binding, "/roleRef/name"));
         Self {
             key: key.clone(),
-            role_kind: text(binding, "/roleRef/kind").to_owned(),
-            role_name: text(binding, "/roleRef/name").to_owned(),
+            role: Arc::new(RoleReference { kind: kind.into(), name: name.into() }),
+            role_key: role_key(kind, name, key.namespace()),
             subjects: subjects.collect(),
         }
     }
@@ -211,13 +230,13 @@ impl Subject {
 impl Grant {
     /// Describes the binding as decisions do.
     pub(super) fn describe(&self) -> String {
-        let Binding { key, role_kind, role_name, subjects } = &*self.binding;
+        let Binding { key, role, subjects, .. } = &*self.binding;
         let (kind, name) = match key.namespace() {
             None => ("ClusterRoleBinding", quote(key.name())),
             Some(namespace) => ("RoleBinding", quote(&format!("{}/{namespace}", key.name()))),
         };
         let subject = subjects.get(self.subject).map(|it| it.description.as_str()).unwrap_or_default();
-        format!("{kind} {name} of {role_kind} {} to {subject}", quote(role_name))
+        format!("{kind} {name} of {} {} to {subject}", role.kind, quote(&role.name))
     }
 }
 
@@ -251,7 +270,7 @@ mod tests {
     }
 
     fn granted(index: &RbacIndex, user: &User, namespace: &str) -> Vec<String> {
-        index.grants(user, namespace).0.iter().map(Grant::describe).collect()
+        index.grants(&UserNames::of(user), namespace).0.iter().map(Grant::describe).collect()
     }
 
     #[test]
@@ -277,12 +296,32 @@ mod tests {
     fn a_role_that_does_not_exist_is_reported() {
         let mut index = index();
         index.set_role(&key(Some("a"), "writer"), None);
-        let (grants, missing) = index.grants(&User::named("eve", &[]), "a");
+        let (grants, missing) = index.grants(&UserNames::of(&User::named("eve", &[])), "a");
         assert!(grants.is_empty());
-        assert_eq!(
-            Vec::from_iter(missing),
-            [MissingRole { kind: "Role".to_owned(), name: "writer".to_owned() }]
-        );
+        assert_eq!(missing.found_by_lister(), r#"role.rbac.authorization.k8s.io "writer" not found"#);
+    }
+
+    #[test]
+    fn a_role_of_no_namespace_is_not_a_cluster_role() {
+        let mut index = index();
+        assert!(index.role("ClusterRole", "reader", None).is_some());
+        assert!(index.role("ClusterRole", "reader", Some("a")).is_some());
+        for (kind, namespace) in [("Role", None), ("Role", Some("a")), ("Other", None)] {
+            assert!(index.role(kind, "reader", namespace).is_none(), "{kind} {namespace:?}");
+        }
+        let bob = json!([{ "kind": "User", "name": "bob" }]);
+        index.set_binding(&key(None, "all"), Some(&binding(("Role", "reader"), bob)));
+        assert!(granted(&index, &User::named("bob", &[]), "").is_empty());
+    }
+
+    /// Regression test: each of the repeated groups visited all bindings of the group.
+    #[test]
+    fn repeated_groups_are_looked_up_once() {
+        let groups = vec!["devs"; 100_000];
+        let user = User::named("bob", &groups);
+        let names = UserNames::of(&user);
+        assert_eq!(names.groups.len(), 2);
+        assert_eq!(index().grants(&names, "a").0.len(), 2);
     }
 
     #[test]

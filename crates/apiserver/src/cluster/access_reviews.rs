@@ -10,6 +10,13 @@ use crate::kinds::names;
 use crate::user::User;
 use crate::{ApiError, FieldError, FieldErrorKind, FieldErrors};
 
+/// The maximum size of the rules that a review shows, in bytes of JSON. A user of a few hundred roles
+/// can have gigabytes of rules.
+const MAX_SHOWN_BYTES: usize = 1024 * 1024;
+
+/// The error of a review that does not show all rules.
+const TOO_MANY_RULES: &str = "the rules of the user are too large to be shown in one review";
+
 /// Returns the status of an access review. It is about its writer if `asking` is given, and otherwise
 /// about the user that it names.
 ///
@@ -50,17 +57,32 @@ pub(super) fn rules_status(cluster: &Cluster, review: &Value, user: &User) -> Re
         return Err(ApiError::bad_request("no namespace on request"));
     }
     let found = cluster.authorizer.rules_of(cluster.store(), user, namespace);
-    let of_resources = found.rules.iter().filter(|it| !it.resources.is_empty());
-    let of_paths = found.rules.iter().filter(|it| !it.non_resource_urls.is_empty());
+    let all: Vec<&PolicyRule> = found.roles.iter().flat_map(|it| it.iter()).collect();
+    let shown = rules_within(&all, MAX_SHOWN_BYTES);
+    let incomplete = shown.len() < all.len();
+    let of_resources = shown.iter().filter(|it| !it.resources.is_empty());
+    let of_paths = shown.iter().filter(|it| !it.non_resource_urls.is_empty());
     let mut status = json!({
-        "resourceRules": of_resources.map(resource_rule).collect::<Vec<_>>(),
-        "nonResourceRules": of_paths.map(path_rule).collect::<Vec<_>>(),
-        "incomplete": false,
+        "resourceRules": of_resources.map(|it| resource_rule(it)).collect::<Vec<_>>(),
+        "nonResourceRules": of_paths.map(|it| path_rule(it)).collect::<Vec<_>>(),
+        "incomplete": incomplete,
     });
-    if !found.error.is_empty() {
-        status["evaluationError"] = found.error.into();
+    let errors = [found.error.as_str(), if incomplete { TOO_MANY_RULES } else { "" }];
+    let errors: Vec<&str> = errors.into_iter().filter(|it| !it.is_empty()).collect();
+    if !errors.is_empty() {
+        status["evaluationError"] = errors.join("; ").into();
     }
     Ok(status)
+}
+
+/// Returns the rules that fit into a number of bytes, without those that do not fit after the others.
+fn rules_within<'a>(rules: &[&'a PolicyRule], mut bytes: usize) -> Vec<&'a PolicyRule> {
+    let fits = |it: &&&PolicyRule| {
+        let rest = bytes.checked_sub(it.json_size());
+        bytes = rest.unwrap_or(bytes);
+        rest.is_some()
+    };
+    rules.iter().filter(fits).copied().collect()
 }
 
 fn resource_rule(rule: &PolicyRule) -> Value {

@@ -22,7 +22,7 @@ use crate::store::{Draft, Expect};
 /// it exceeds the log, and every change ends all watches.
 ///
 /// kube-apiserver leaves this to etcd, which rejects 1.5 MiB by default.
-const LARGEST_OBJECT: usize = 6 * 1024 * 1024;
+pub(super) const LARGEST_OBJECT: usize = 6 * 1024 * 1024;
 
 /// The number of attempts to write without a resource version while other writes conflict.
 pub(super) const ATTEMPTS: usize = 64;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::write::Write;
 use crate::ApiError;
 use crate::authorization::{
-    AccessRequest, AccessTarget, AuthorizationMode, Comparison, PolicyRule, is_master, joined, quoted,
+    AccessRequest, AccessTarget, AuthorizationMode, Comparison, PolicyRule, is_master, quoted,
 };
 use crate::kinds::json_access::{items, text};
 use crate::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
@@ -106,9 +106,7 @@ impl Write<'_> {
             Comparison::Missing(lines) => lines.join("\n"),
         };
         let (name, groups) = (quote(&user.name), quoted(&user.groups));
-        let errors: Vec<String> =
-            missing_roles.iter().map(|it| self.role_not_found(it).0.message.clone()).collect();
-        let errors = match joined(&errors) {
+        let errors = match missing_roles.describe(|_, name| self.role_not_found(name).0.message.clone()) {
             errors if errors.is_empty() => errors,
             errors => format!("; resolution errors: [{errors}]"),
         };

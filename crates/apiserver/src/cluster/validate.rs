@@ -9,6 +9,7 @@ use crate::kinds::signing;
 use crate::kinds::validate;
 use crate::kinds::{DEFINITION, SIGNING_REQUEST};
 use crate::ownership;
+use crate::protobuf;
 use crate::{ApiError, FieldError, FieldErrorKind, FieldErrors};
 
 impl Write<'_> {
@@ -26,6 +27,11 @@ impl Write<'_> {
         }
         if is_custom {
             custom::object::settle_numbers(&mut self.new);
+        }
+        if kind.is(&DEFINITION) {
+            // One that cannot be encoded would fail every list of definitions in protobuf, and so all
+            // clients that follow them. Decoding should have rejected it.
+            protobuf::encode(&self.new).map_err(|it| ApiError::bad_request(it.to_string()))?;
         }
         if let Some(base) = self.base {
             ownership::keep_times_if_unchanged(base.object, &mut self.new);

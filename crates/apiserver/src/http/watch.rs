@@ -304,11 +304,15 @@ impl Watch {
         };
         let mut batch = Batch::default();
         let selects = self.before_conversion.is_some();
-        for object in objects.into_iter().filter(|it| !selects || self.selection.holds(it)) {
-            self.encoder.event(&Frame::initial(object), self.cluster.source(), &mut batch.pieces);
-            batch.events += 1;
+        for object in objects {
+            if selects && !self.selection.holds(&object) {
+                continue;
+            }
+            if !self.add(&Frame::initial(object), &mut batch) {
+                break;
+            }
         }
-        if is_last {
+        if is_last && matches!(self.state, WatchState::Initial(..)) {
             if self.bookmarks {
                 batch.pieces.push(self.encoder.bookmark(
                     self.sent_version,
@@ -424,7 +428,8 @@ impl Watch {
             Err(refusal) => return self.fail(&refusal),
         };
         let mut batch = Batch::default();
-        frames.iter().for_each(|it| self.add(it, &mut batch));
+        // Up to one that cannot be sent.
+        let _ = frames.iter().all(|it| self.add(it, &mut batch));
         self.deliver(batch);
     }
 
@@ -462,9 +467,16 @@ impl Watch {
         is_next
     }
 
-    fn add(&mut self, frame: &Frame, batch: &mut Batch) {
-        self.encoder.event(frame, self.cluster.source(), &mut batch.pieces);
+    /// Adds an event to a batch. If it cannot be encoded, adds an error, ends the watch, and returns
+    /// false.
+    fn add(&mut self, frame: &Frame, batch: &mut Batch) -> bool {
         batch.events += 1;
+        let encoded = self.encoder.event(frame, self.cluster.source(), &mut batch.pieces);
+        if let Err(refusal) = &encoded {
+            batch.pieces.push(self.encoder.last_error(refusal));
+            self.state = WatchState::Over;
+        }
+        encoded.is_ok()
     }
 
     /// Returns the next change, if it has happened already and there is room for it.

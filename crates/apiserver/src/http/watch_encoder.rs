@@ -38,20 +38,20 @@ impl WatchEncoder {
 
     /// Encodes an event. Where the representation allows, the bytes are shared with the store and
     /// all other watches.
-    pub(super) fn event(&mut self, frame: &Frame, source: &Source, out: &mut Pieces) {
-        let encoding = self.negotiated.encoding;
+    ///
+    /// # Errors
+    /// Returns an error, and encodes nothing, if the object has no such representation. It has to be the
+    /// last event: a client that gets further ones would not know that it missed one.
+    pub(super) fn event(&mut self, frame: &Frame, source: &Source, out: &mut Pieces) -> Result<(), ApiError> {
         if self.negotiated.form != ObjectForm::Whole || !self.kind.shows_bytes_of(&frame.object) {
-            match self.kind.try_show(&frame.object) {
-                Ok(object) => out.push(self.shaped(frame.event_type.as_str(), object, source.now())),
-                Err(unconverted) => out.push(Self::error(&unconverted.into(), encoding)),
-            }
-        } else if encoding == Encoding::Protobuf {
-            if let Err(error) = frame.write_protobuf(out) {
-                out.push(Self::error(&unencodable(&error), encoding));
-            }
+            let object = self.kind.try_show(&frame.object)?;
+            out.push(self.shaped(frame.event_type.as_str(), object, source.now())?);
+        } else if self.negotiated.encoding == Encoding::Protobuf {
+            frame.write_protobuf(out).map_err(|it| unencodable(&it))?;
         } else {
             frame.write(out);
         }
+        Ok(())
     }
 
     /// Encodes a bookmark: every change up to this version was sent. `ends_initial` marks the end
@@ -68,7 +68,7 @@ impl WatchEncoder {
             // `omitempty` appear.
             shape::apply(&def.group, &def.version, &def.kind, fields);
         }
-        self.shaped("BOOKMARK", object, now)
+        self.shaped("BOOKMARK", object, now).unwrap_or_else(|refusal| self.last_error(&refusal))
     }
 
     /// Encodes an error as the last event.
@@ -89,7 +89,7 @@ impl WatchEncoder {
         }
     }
 
-    fn shaped(&mut self, event: &str, object: Value, now: Timestamp) -> Bytes {
+    fn shaped(&mut self, event: &str, object: Value, now: Timestamp) -> Result<Bytes, ApiError> {
         let shown = match self.negotiated.form {
             ObjectForm::Table => {
                 let columns = (!self.columns_sent).then(|| show::columns(&self.kind, &object));
@@ -101,9 +101,8 @@ impl WatchEncoder {
             _ => object,
         };
         match self.negotiated.encoding {
-            Encoding::Protobuf => framed(event, &shown)
-                .unwrap_or_else(|error| Self::error(&unencodable(&error), Encoding::Protobuf)),
-            _ => Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{shown}}}\n")),
+            Encoding::Protobuf => framed(event, &shown).map_err(|it| unencodable(&it)),
+            _ => Ok(Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{shown}}}\n"))),
         }
     }
 }

@@ -202,6 +202,31 @@ async fn each_part_of_the_status_of_a_claim_takes_a_permission() {
     assert!(code == 422 && message.contains(expected), "{message}");
 }
 
+/// Regression test: each of the drivers took a decision about all rules of the user.
+#[tokio::test]
+async fn a_status_with_more_drivers_than_can_be_allocated_is_rejected_without_decisions() {
+    let server = server().await;
+    let claim = json!({ "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": { "name": "c" },
+        "spec": { "devices": { "requests": [{ "name": "r", "exactly": { "deviceClassName": "x" } }] } } });
+    let claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    assert_eq!(send(&server, "admin", Method::POST, claims, claim).await.0, 201);
+    let rule = json!({ "verbs": ["update"], "apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/status"] });
+    grant(&server, "status", rule).await;
+    let (_, mut claim) = send(&server, "admin", Method::GET, &format!("{claims}/c"), Value::Null).await;
+    let device = |it: usize| json!({ "driver": format!("d{it}"), "pool": "p", "device": "x" });
+    claim["status"] = json!({ "allocation": {}, "devices": (0..10_000).map(device).collect::<Vec<_>>() });
+    let (code, refusal) =
+        send(&server, "bob", Method::PUT, &format!("{claims}/c/status"), claim.clone()).await;
+    let message = refusal["message"].as_str().unwrap();
+    assert!(code == 422 && message.contains("status.devices: Too many: 10000: must have at most 32 items"));
+    assert!(!message.contains("resourceclaims/driver"), "no decision was made");
+    // Nor can it be stored without an allocation, for which no decision is needed.
+    claim["status"] = json!({ "devices": [device(0)] });
+    let (code, refusal) = send(&server, "bob", Method::PUT, &format!("{claims}/c/status"), claim).await;
+    let message = refusal["message"].as_str().unwrap();
+    assert!(code == 422 && message.contains("must be an allocated device in the claim"), "{message}");
+}
+
 /// The prefix is authorized as a watch.
 #[tokio::test]
 async fn the_deprecated_watch_prefix_only_watches() {
@@ -238,6 +263,32 @@ async fn not_every_missing_permission_is_reported() {
     let (code, message) = create_role(rule).await;
     assert!(code == 403 && message.ends_with("... and more"), "{code} {}", message.len());
     assert_eq!(message.lines().count(), 1 + 1_000 + 1);
+}
+
+/// Regression test: all rules of a user were copied into one answer.
+#[tokio::test]
+async fn a_review_of_rules_shows_not_more_than_a_mebibyte() {
+    let server = server().await;
+    let rule = |name: &str, count: usize| {
+        let names: Vec<String> = (0..count).map(|it| format!("{name}-{it}")).collect();
+        json!({ "verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": names })
+    };
+    grant(&server, "a", rule("small", 10)).await;
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
+        "spec": { "namespace": "default" } });
+    let (code, whole) = send(&server, "bob", Method::POST, path, review.clone()).await;
+    assert_eq!((code, &whole["status"]["incomplete"]), (201, &json!(false)));
+    for name in ["b", "c", "d"] {
+        grant(&server, name, rule(name, 40_000)).await;
+    }
+    let (code, part) = send(&server, "bob", Method::POST, path, review).await;
+    assert_eq!((code, &part["status"]["incomplete"]), (201, &json!(true)));
+    let error = part["status"]["evaluationError"].as_str().unwrap();
+    assert!(error.contains("too large"), "{error}");
+    let shown = part["status"]["resourceRules"].as_array().unwrap().len();
+    let all = whole["status"]["resourceRules"].as_array().unwrap().len();
+    assert!(shown > all && part.to_string().len() < 2 * 1024 * 1024, "{shown} {all}");
 }
 
 /// Regression test: each error took memory several times over.

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 
 use crate::kinds::quantity::Quantity;
+use crate::scalar_syntax;
 
 /// The declared fields of all objects in an annotation, in an order that is consistent with each of
 /// them.
@@ -68,7 +69,7 @@ fn conform_field(value: Value, field_type: FieldType, fields: Fields) -> Option<
         (FieldType::Number, Value::Number(number)) => {
             number.as_i64().is_some_and(|it| i32::try_from(it).is_ok())
         }
-        (FieldType::Time, Value::String(text)) => text.parse::<jiff::Timestamp>().is_ok(),
+        (FieldType::Time, Value::String(text)) => scalar_syntax::time(text).is_none(),
         (FieldType::Strings, Value::Array(items)) => items.iter().all(Value::is_string),
         (FieldType::StringMap, Value::Object(map)) => map.values().all(Value::is_string),
         _ => false,
@@ -138,6 +139,7 @@ mod tests {
             r#"{"inner": {"amount": "much"}}"#,
             r#"{"labels": {"a": 1}}"#,
             r#"{"at": "soon"}"#,
+            r#"{"at": "2026-01-02 03:04:05Z"}"#,
             r#"{"count": 5000000000}"#,
             r#"[{"words": ["a", 1]}]"#,
         ] {

@@ -1,6 +1,7 @@
 //! Responses in protobuf mean the same as those in JSON.
 
 use bytes::Buf;
+use dogwatch_core::ObjectKey;
 use http_body_util::BodyExt;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use super::{FullResponse, JSON, MERGE, Server, WatchReader};
 use crate::http::Settings;
 use crate::protobuf;
-use crate::store::Draft;
+use crate::store::{Draft, Expect};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const EITHER: &str = "application/vnd.kubernetes.protobuf,application/json";
@@ -401,6 +402,57 @@ async fn the_error_that_ends_a_watch_is_an_event_in_protobuf() {
         assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(410)));
         assert_eq!(error, without_empty(json));
     }
+}
+
+/// Regression test: the watch went on, and a client missed a change without notice.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_encoded_ends_a_watch() {
+    let server = Server::start().await;
+    let query = "watch=1&allowWatchBookmarks=true&timeoutSeconds=30";
+    let later = server.watch_as(&format!("{MAPS}?{query}&resourceVersion=1"), PROTOBUF).await;
+    let odd = json!({ "kind": "ConfigMap", "apiVersion": "v1", "data": { "k": 5 },
+        "metadata": { "name": "odd", "namespace": "default" } });
+    let draft = Draft::new(&odd, vec![]).unwrap();
+    let key = ObjectKey::namespaced("default", "odd");
+    let store = server.service.cluster().store();
+    store.commit(&"/configmaps".into(), &key, Expect::Absent, Some(draft)).unwrap();
+    server.config_map("z", json!({})).await;
+    let first = server.watch_as(&format!("{MAPS}?{query}"), PROTOBUF).await;
+    for mut watch in [first, later] {
+        let mut types = Vec::new();
+        while let Some(event) = watch.next_protobuf().await {
+            types.push(event["type"].as_str().unwrap().to_owned());
+        }
+        assert_eq!(types, ["ERROR"]);
+    }
+}
+
+/// Regression test: one such definition failed every list of definitions.
+#[tokio::test]
+async fn a_definition_that_cannot_be_encoded_is_rejected() {
+    let server = Server::start().await;
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let wrong = json!({ "type": "string", "maxLength": "63" });
+    // As in kube-apiserver, anything else than a schema or a list is the same as no items.
+    let ignored = "openAPIV3Schema.properties[a].items: Required value: must be specified";
+    for (code, why, property) in [
+        (400, "of type int64", json!({ "type": "array", "items": wrong })),
+        (400, "of type int64", json!({ "type": "object", "additionalProperties": wrong })),
+        (400, "of type int64", json!({ "items": { "type": "object", "additionalProperties": wrong } })),
+        (400, "boolean or JSON schema expected", json!({ "type": "object", "additionalProperties": 5 })),
+        (422, ignored, json!({ "type": "array", "items": 5 })),
+        (422, ignored, json!({ "type": "array", "items": [] })),
+    ] {
+        let schema = json!({ "type": "object", "properties": { "a": property } });
+        let definition = json!({ "metadata": { "name": "odds.e.test" },
+            "spec": { "group": "e.test", "scope": "Namespaced", "names": { "plural": "odds", "kind": "Odd" },
+                "versions": [{ "name": "v1", "served": true, "storage": true,
+                    "schema": { "openAPIV3Schema": schema } }] } });
+        let refused = server.post(path, definition).await;
+        let message = refused.json()["message"].as_str().unwrap().to_owned();
+        assert!(refused.code == code && message.contains(why), "{why} {message}");
+    }
+    assert_eq!(server.get_as(path, PROTOBUF).await.code, 200);
 }
 
 #[tokio::test(start_paused = true)]

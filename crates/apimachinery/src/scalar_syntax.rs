@@ -4,6 +4,8 @@
 //! Each function returns the error message, or `None` for valid text. The values are not
 //! interpreted.
 
+use crate::strconv::quote;
+
 const QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
@@ -15,18 +17,18 @@ const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
 const MICROSECONDS: &str = "2006-01-02T15:04:05.000000Z07:00";
 
 /// Validates a point in time.
-pub(super) fn time(text: &str) -> Option<String> {
+pub(crate) fn time(text: &str) -> Option<String> {
     point_in_time(text, SECONDS)
 }
 
 /// Validates a point in time with microseconds.
-pub(super) fn micro_time(text: &str) -> Option<String> {
+pub(crate) fn micro_time(text: &str) -> Option<String> {
     point_in_time(text, MICROSECONDS)
 }
 
 /// Validates a quantity. As in k8s.io/apimachinery v0.36.4 pkg/api/resource/quantity.go, one
 /// without digits is valid: it is zero.
-pub(super) fn quantity(text: &str) -> Option<String> {
+pub(crate) fn quantity(text: &str) -> Option<String> {
     let text = text.trim();
     let digits = |it: char| it.is_ascii_digit();
     let whole = text.strip_prefix(['+', '-']).unwrap_or(text).trim_start_matches(digits);
@@ -47,7 +49,7 @@ pub(super) fn quantity(text: &str) -> Option<String> {
 }
 
 /// Validates base64: line ends are skipped, padding is required.
-pub(super) fn base64(text: &str) -> Option<String> {
+pub(crate) fn base64(text: &str) -> Option<String> {
     let illegal = |at: usize| Some(format!("illegal base64 data at input byte {at}"));
     let bytes = text.as_bytes();
     let mut in_group = 0;
@@ -78,7 +80,8 @@ pub(super) fn base64(text: &str) -> Option<String> {
 /// does not match and the rest of the text.
 fn point_in_time(text: &str, layout: &str) -> Option<String> {
     let complain = |rest: &str, piece: &str| {
-        Some(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {piece:?}"))
+        let (text, rest) = (quote(text), quote(rest));
+        Some(format!("parsing time {text} as {layout:?}: cannot parse {rest} as {piece:?}"))
     };
     let mut rest = text;
     let mut numbers = Vec::new();
@@ -108,10 +111,10 @@ fn point_in_time(text: &str, layout: &str) -> Option<String> {
     }
     let Some(extra) = after_zone(rest) else { return complain(rest, "Z07:00") };
     if !extra.is_empty() {
-        return Some(format!("parsing time {text:?}: extra text: {extra:?}"));
+        return Some(format!("parsing time {}: extra text: {}", quote(text), quote(extra)));
     }
     let what = out_of_range(&numbers).or_else(|| zone_out_of_range(rest));
-    what.map(|what| format!("parsing time {text:?}: {what} out of range"))
+    what.map(|what| format!("parsing time {}: {what} out of range", quote(text)))
 }
 
 /// Returns the part of an offset such as `+02:00` that Go rejects.
