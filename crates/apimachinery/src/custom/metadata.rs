@@ -4,7 +4,7 @@
 //! and labels is validated elsewhere. The counterpart is k8s.io/apiextensions-apiserver v0.36.4
 //! pkg/apiserver/schema/objectmeta.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Structural;
 use super::go_format::shown;
@@ -204,6 +204,13 @@ fn is_empty_value(value: &Value) -> bool {
     }
 }
 
+/// Replaces null, where Go has a string, by the empty string.
+fn null_to_text(value: &mut Value) {
+    if value.is_null() {
+        *value = Value::from("");
+    }
+}
+
 /// Drops unknown fields, and empty lists and maps.
 fn drop_unknown(
     value: &mut Value,
@@ -229,6 +236,10 @@ fn drop_unknown(
             // Empty values are dropped, except for an empty `managedFields`, which resets all
             // managers.
             Some((_, Kind::Texts | Kind::TextMap)) if is_empty_value(child) => return false,
+            Some((_, Kind::Texts)) => child.as_array_mut().into_iter().flatten().for_each(null_to_text),
+            Some((_, Kind::TextMap)) => {
+                child.as_object_mut().into_iter().flat_map(Map::values_mut).for_each(null_to_text);
+            }
             Some(_) => {}
         }
         key == "managedFields" || !(child.is_array() && is_empty_value(child))
@@ -266,5 +277,16 @@ mod tests {
         assert_eq!(coerce(&mut object, &schema), Ok(vec!["r.metadata.odd".to_owned()]));
         assert_eq!(object["metadata"], json!({"name": "a"}));
         assert_eq!(object["r"]["metadata"], json!({"name": "p"}));
+    }
+
+    #[test]
+    fn a_null_among_texts_is_an_empty_text_as_in_go() {
+        let mut object =
+            json!({"metadata": {"name": "a", "annotations": {"a": null, "b": "c"}, "finalizers": [null]}});
+        assert_eq!(coerce(&mut object, &Structural::parse(&json!({"type": "object"}))), Ok(Vec::new()));
+        assert_eq!(
+            object["metadata"],
+            json!({"name": "a", "annotations": {"a": "", "b": "c"}, "finalizers": [""]})
+        );
     }
 }

@@ -17,6 +17,9 @@ use crate::depth;
 /// Unused pages cost nothing.
 const STACK: usize = 16 * 1024 * 1024;
 
+/// The floats below this are exact integers if they have no fraction: 2^53.
+const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
+
 /// A parsed body and its duplicate keys, such as `line 7: key "k" already set in map`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
@@ -152,6 +155,10 @@ impl<'de> Visitor<'de> for Nodes {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        // Go converts YAML to JSON first, and writes a float without a fraction as an integer.
+        if value.fract() == 0.0 && value.abs() < LARGEST_EXACT {
+            return Ok((value as i64).into());
+        }
         Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
     }
 
@@ -189,6 +196,12 @@ mod tests {
             parse(body.as_bytes()).expect("YAML").value,
             json!({ "false": true, "true": false, "yes": "no", "5": 16, "1000": 8, "t": "2020-01-01", "list": [null, 1.5, "x"] })
         );
+    }
+
+    #[test]
+    fn a_float_without_a_fraction_is_an_integer() {
+        let value = parse(b"[63.0, -2.0, 1e2, 1.5, 1e300]").expect("YAML").value;
+        assert_eq!(value.to_string(), "[63,-2,100,1.5,1e+300]");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! As `Covers` in k8s.io/component-helpers v0.36.4 auth/rbac/validation/policy_comparator.go: each
 //! rule is taken apart into single permissions, and one rule of the user has to cover each of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::policy_rule::{PolicyRule, Texts, covers_path, has, has_or_all};
 
@@ -40,16 +40,20 @@ pub(crate) fn compare(held: &[&PolicyRule], wanted: &[PolicyRule]) -> Comparison
     if is_everything(held) {
         return Comparison::Covered;
     }
+    // A role that the user has is granted without a comparison: an aggregated one grows with the number
+    // of custom resources.
+    let known: HashSet<_> = held.iter().copied().filter(|it| covers_itself(it)).collect();
+    let wanted: Vec<_> = wanted.iter().filter(|it| !known.contains(it)).collect();
     let per_permission = held.iter().map(|it| size(it)).fold(1_usize, usize::saturating_add);
     // A long text is read once for each held rule, and a few times to describe it.
-    let of_long_texts = held.len().saturating_add(4).saturating_mul(longest(wanted) / 64);
+    let of_long_texts = held.len().saturating_add(4).saturating_mul(longest(&wanted) / 64);
     let per_permission = per_permission.saturating_add(of_long_texts);
-    let permissions = wanted.iter().map(permissions_in).fold(0_usize, usize::saturating_add);
+    let permissions = wanted.iter().map(|it| permissions_in(it)).fold(0_usize, usize::saturating_add);
     if permissions.saturating_mul(per_permission) > MAX_COMPARISONS {
         return Comparison::TooLarge;
     }
     let mut missing = Missing::default();
-    for permission in wanted.iter().flat_map(permissions_of) {
+    for permission in wanted.iter().flat_map(|it| permissions_of(it)) {
         if !held.iter().any(|it| covers(it, &permission)) && !missing.add(permission) {
             break;
         }
@@ -68,14 +72,19 @@ fn is_everything(held: &[&PolicyRule]) -> bool {
     held.iter().any(|it| has_resources(&it)) && held.iter().any(|it| has_paths(&it))
 }
 
+/// Returns true if a rule covers all of its own permissions. One with names of objects covers no path.
+fn covers_itself(rule: &PolicyRule) -> bool {
+    rule.resource_names.is_empty() || rule.non_resource_urls.is_empty()
+}
+
 /// Returns the cost of comparing a text with all texts of a rule.
 fn size(rule: &PolicyRule) -> usize {
     rule.texts().map(|it| (it.len() / 64).saturating_add(1)).fold(1, usize::saturating_add)
 }
 
 /// Returns the length of the longest text of some rules.
-fn longest(rules: &[PolicyRule]) -> usize {
-    rules.iter().flat_map(PolicyRule::texts).map(str::len).max().unwrap_or_default()
+fn longest(rules: &[&PolicyRule]) -> usize {
+    rules.iter().flat_map(|it| it.texts()).map(str::len).max().unwrap_or_default()
 }
 
 /// Returns the number of permissions in a rule.
@@ -232,6 +241,22 @@ mod tests {
             [] => Comparison::Covered,
             lines => Comparison::Missing(lines.iter().map(|&it| it.to_owned()).collect()),
         }
+    }
+
+    #[test]
+    fn a_role_that_the_user_has_is_granted_whatever_its_size() {
+        let rule = |number: usize| {
+            let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+            json!({ "verbs": verbs, "apiGroups": [format!("g{number}.example")], "resources": ["things"] })
+        };
+        let rules: Value = (0..2_000).map(rule).collect();
+        assert_eq!(compared(rules.clone(), rules.clone()), Comparison::Covered);
+        let mut more = rules.as_array().cloned().unwrap_or_default();
+        more.push(json!({ "verbs": ["get"], "apiGroups": ["other.example"], "resources": ["things"] }));
+        assert!(matches!(compared(rules, more.into()), Comparison::Missing(missing) if missing.len() == 1));
+        // A path is not covered by a rule with names, not even by the same one.
+        let odd = json!([{ "verbs": ["get"], "resourceNames": ["a"], "nonResourceURLs": ["/a"] }]);
+        assert!(matches!(compared(odd.clone(), odd), Comparison::Missing(_)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::strconv::quote;
 pub(crate) type Texts = Box<[Box<str>]>;
 
 /// A rule of a role: verbs on resources, or on paths.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PolicyRule {
     pub(crate) verbs: Texts,
     pub(crate) api_groups: Texts,
