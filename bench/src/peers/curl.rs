@@ -13,6 +13,10 @@ use wait4::Wait4;
 
 use super::report::Report;
 
+/// The name by which curl introduces itself. For its own one, servers indent JSON
+/// (k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/negotiation/negotiate.go, `isPrettyPrint`).
+const USER_AGENT: &str = "dogwatch-bench";
+
 /// A request that curl sends.
 #[derive(Clone, Debug)]
 pub(super) struct Curl {
@@ -45,7 +49,8 @@ impl Curl {
     pub(super) fn measure(&self, media_type: &str, objects: usize) -> Result<Report> {
         let (start, _) = run(Command::new("curl").arg("--version"))?;
         let mut list = Command::new("curl");
-        list.args(["--silent", "--show-error", "--fail", "--http2", "--config"]).arg(&self.options);
+        list.args(["--silent", "--show-error", "--fail", "--http2", "--user-agent", USER_AGENT]);
+        list.arg("--config").arg(&self.options);
         list.args(["--header", &format!("Accept: {media_type}"), "--output", "/dev/null", &self.url]);
         let (cpu, wall) = run(&mut list)?;
         let cpu_s = Some((cpu - start).max(0.0));

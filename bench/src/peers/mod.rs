@@ -91,6 +91,7 @@ async fn compare(options: Options) -> Result<()> {
         (None, None) => anyhow::bail!("there is no server"),
     };
     let config = Config::from_kubeconfig(kubeconfig, &Overrides::default())?;
+    let shown = if server.is_some() { "our own".to_owned() } else { config.server.to_string() };
     let curl = Curl::find(&config, NAMESPACE, folder.path())?;
     if curl.is_none() {
         println!("skipping curl, which is not installed");
@@ -116,7 +117,7 @@ async fn compare(options: Options) -> Result<()> {
     for program in &programs {
         results.add(program.name, turns.heap(program).await?);
     }
-    print(&options, server.as_ref().map_or("given", |it| it.name), &results);
+    print(&options, &shown, &results);
     Ok(())
 }
 

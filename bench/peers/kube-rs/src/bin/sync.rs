@@ -10,9 +10,9 @@ use cpu_time::ProcessTime;
 use futures_util::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event, watcher as watch};
-use kube::runtime::WatchStreamExt;
 use kube::{Api, Client, Config};
 use serde_json::json;
 
@@ -136,7 +136,7 @@ fn megabytes(status: &str, field: &str) -> Option<f64> {
 fn heap(options: &Options) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut store = Writer::default();
-    let (mut watched, mut done) = (None, Ok(()));
+    let (mut watched, mut done) = (None, anyhow::Ok(()));
     let counted = allocation_counter::measure(|| {
         done = runtime.block_on(async {
             let mut changes = Box::pin(changes(api(options).await?));
