@@ -17,6 +17,10 @@ mod goals;
 mod cost;
 mod view;
 mod relisting;
+mod task;
+mod times;
+#[cfg(feature = "heap")]
+mod heap;
 mod own;
 mod curl;
 mod server_pods;
@@ -134,7 +138,7 @@ async fn server_of(options: &Options) -> Result<Option<Server>> {
     Ok(Some(options.ours.start(&["--no-controllers"]).await?))
 }
 
-/// What the contenders have in common.
+/// The server and the pods that the contenders share.
 struct Turns<'a> {
     kubeconfig: &'a Path,
     pods: ServerPods,

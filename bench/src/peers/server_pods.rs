@@ -138,7 +138,8 @@ async fn create_one(api: &Api<Pod>, pods: &Pods, number: usize) -> Result<()> {
     api.create(&manager, &serde_json::from_value(pod)?).await.context("cannot create a pod")?;
     let (reads_nothing, kubelet) = (api.reading::<IgnoredAny>(), PatchParams::default().manager("kubelet"));
     let status = json!({ "status": status });
-    let set = reads_nothing.patch_subresource::<IgnoredAny, _>(&name, "status", &kubelet, Patch::Merge(&status));
+    let set =
+        reads_nothing.patch_subresource::<IgnoredAny, _>(&name, "status", &kubelet, Patch::Merge(&status));
     set.await.context("cannot set the status of a pod")?;
     touch(api, &name).await
 }
@@ -188,7 +189,8 @@ mod tests {
         assert_eq!(status["phase"], "Running");
         assert_eq!(pod["metadata"]["namespace"], NAMESPACE);
         assert!(pod["metadata"]["annotations"]["checksum/config"].is_string());
-        for absent in ["/status", "/metadata/uid", "/metadata/managedFields", "/metadata/annotations/touched"] {
+        for absent in ["/status", "/metadata/uid", "/metadata/managedFields", "/metadata/annotations/touched"]
+        {
             assert_eq!(pod.pointer(absent), None, "{absent}");
         }
         assert!(serde_json::from_value::<Pod>(pod).is_ok());
