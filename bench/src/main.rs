@@ -13,6 +13,7 @@ mod workqueue;
 mod apiserver_load;
 mod apiserver;
 mod informer;
+mod peers;
 mod grpc;
 
 use std::process::ExitCode;
@@ -60,6 +61,11 @@ const ALL: &[Bench] = &[
         name: "informer",
         about: "measure updates, reads, notifications and memory of an informer, compared with client-go and kube-rs",
         run: informer::run,
+    },
+    Bench {
+        name: "peers",
+        about: "sync an informer of pods and follow it, compared with client-go, kube-rs and curl",
+        run: peers::run,
     },
     Bench {
         name: "grpc",

@@ -1,5 +1,5 @@
 // Follows the ConfigMaps of a namespace with client-go's shared informer and prints the final
-// state; see ../README.md.
+// state. With the first argument "sync", measures an informer of pods instead; see ../README.md.
 package main
 
 import (
@@ -27,6 +27,10 @@ import (
 const settled = time.Second
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "sync" {
+		mustSync(os.Args[2:])
+		return
+	}
 	kubeconfig := flag.String("kubeconfig", "", "the kubeconfig of the server")
 	namespace := flag.String("namespace", "", "the namespace to follow")
 	until := flag.String("until", "", "the ConfigMap that marks the end")
