@@ -7,14 +7,15 @@
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use dogwatch::View;
-use dogwatch::api::{PartialObjectMeta, Resource};
+use dogwatch::api::{Compressor, Packed, PartialObjectMeta, Resource};
+use dogwatch::informer::InformerBuilder;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 
 #[cfg(feature = "heap")]
 use super::heap;
-use super::names::{FULL, METADATA, VIEW};
-use super::task::Task;
+use super::names::{FULL, METADATA, PACKED, PACKED_ZSTD, VIEW};
+use super::task::{Prepare, Task};
 use super::times;
 use super::view::PodView;
 
@@ -27,10 +28,21 @@ pub(super) struct OwnContender {
 
 /// Our contenders, in the order of the table.
 pub(super) const OWN: &[OwnContender] = &[
-    OwnContender { name: FULL, run: contend::<Pod> },
-    OwnContender { name: VIEW, run: contend::<PodView> },
-    OwnContender { name: METADATA, run: contend::<PartialObjectMeta<Pod>> },
+    OwnContender { name: FULL, run: |task| contend::<Pod>(task, plain) },
+    OwnContender { name: PACKED, run: |task| contend::<Packed<Pod>>(task, plain) },
+    OwnContender { name: PACKED_ZSTD, run: |task| contend::<Packed<Pod>>(task, compressed) },
+    OwnContender { name: VIEW, run: |task| contend::<PodView>(task, plain) },
+    OwnContender { name: METADATA, run: |task| contend::<PartialObjectMeta<Pod>>(task, plain) },
 ];
+
+fn plain<T: View>(builder: InformerBuilder<T>) -> InformerBuilder<T> {
+    builder
+}
+
+fn compressed<K: View>(builder: InformerBuilder<Packed<K>>) -> InformerBuilder<Packed<K>> {
+    let compressor = Compressor::new();
+    builder.transform(move |object| compressor.compress(object))
+}
 
 /// Runs the contender whose name and arguments these are.
 ///
@@ -44,16 +56,16 @@ pub(super) fn run(arguments: &[String]) -> Result<()> {
 }
 
 /// Measures an informer with this payload.
-fn contend<T: View>(task: &Task) -> Result<()>
+fn contend<T: View>(task: &Task, prepare: Prepare<T>) -> Result<()>
 where
     T::Of: Resource<Scope = NamespaceResourceScope>,
 {
     #[cfg(feature = "heap")]
     if task.heap {
-        return heap::measure::<T>(task);
+        return heap::measure(task, prepare);
     }
     ensure!(!task.heap, "this program was built without the feature `heap`");
-    testbed::runtime::run(times::measure::<T>(task))
+    testbed::runtime::run(times::measure(task, prepare))
 }
 
 #[cfg(test)]

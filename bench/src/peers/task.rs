@@ -6,9 +6,13 @@ use anyhow::Result;
 use clap::Parser;
 use dogwatch::api::Resource;
 use dogwatch::config::Overrides;
+use dogwatch::informer::InformerBuilder;
 use dogwatch::{Api, Client, Config, View};
 use k8s_openapi::NamespaceResourceScope;
 use serde::Serialize;
+
+/// Sets the options of the informer of a contender.
+pub(super) type Prepare<T> = fn(InformerBuilder<T>) -> InformerBuilder<T>;
 
 /// The arguments that all contenders get.
 #[derive(Debug, Parser)]

@@ -14,16 +14,17 @@ use tokio::time::Instant;
 use super::cost::{self, Memory, Stopwatch};
 use super::relisting::{Expiry, Relisting};
 use super::report::{Report, Synced};
-use super::task::{Task, print};
+use super::task::{Prepare, Task, print};
 
 /// Measures an informer with this payload, and prints the report.
-pub(super) async fn measure<T: View>(task: &Task) -> Result<()>
+pub(super) async fn measure<T: View>(task: &Task, prepare: Prepare<T>) -> Result<()>
 where
     T::Of: Resource<Scope = NamespaceResourceScope>,
 {
     let (api, expiry) = (task.api::<T>()?, Expiry::default());
     let (began, stopwatch) = (Instant::now(), Stopwatch::start());
-    let informer = SharedInformer::new(Relisting::new(api, expiry.clone()));
+    let source = Relisting::new(api, expiry.clone());
+    let informer = prepare(SharedInformer::builder(source)).build();
     let counted = Counted::start(&informer, task.updates)?;
     informer.start();
     informer.synced().await?;
