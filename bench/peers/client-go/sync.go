@@ -92,6 +92,9 @@ func syncPods(arguments []string) error {
 	report["objects"] = objects
 	// What is left of the sync, such as the first calls of the handler, is not a cost of changes.
 	untilIdle()
+	if !*heap {
+		report["rss_peak_mb"], report["rss_mb"] = megabytes("VmHWM:"), megabytes("VmRSS:")
+	}
 	used = processorTime()
 	if err := printJSON(map[string]any{"synced": objects}); err != nil {
 		return err
@@ -106,7 +109,6 @@ func syncPods(arguments []string) error {
 		<-reached
 		report["cpu_us_per_event"] = (processorTime() - used).Seconds() * 1e6 / float64(events.Load())
 	}
-	report["rss_peak_mb"], report["rss_mb"] = megabytes("VmHWM:"), megabytes("VmRSS:")
 
 	untilIdle()
 	used = processorTime()

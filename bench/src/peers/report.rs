@@ -23,10 +23,10 @@ pub(super) struct Report {
     /// Seconds of processor time until the cache was synced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cpu_s: Option<f64>,
-    /// The peak of the resident memory until all changes were received, in megabytes.
+    /// The peak of the resident memory until then, in megabytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rss_peak_mb: Option<f64>,
-    /// The resident memory after all changes were received, in megabytes.
+    /// The resident memory of the synced cache before the changes, in megabytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rss_mb: Option<f64>,
     /// Microseconds of processor time for each change.

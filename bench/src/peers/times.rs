@@ -32,11 +32,11 @@ where
     let objects = informer.store().len();
     // What is left of the sync, such as the first calls of the handler, is not a cost of changes.
     cost::idle().await;
+    let Memory { peak: rss_peak_mb, now: rss_mb } = Memory::read();
     let stopwatch = Stopwatch::start();
     print(&Synced { synced: objects })?;
     let events = counted.reached().await;
     let cpu_us_per_event = (events > 0).then(|| stopwatch.seconds() * 1e6 / events as f64);
-    let Memory { peak: rss_peak_mb, now: rss_mb } = Memory::read();
 
     cost::idle().await;
     let (before, stopwatch) = (informer.health().relists, Stopwatch::start());

@@ -91,13 +91,13 @@ async fn measure(options: &Options) -> Result<()> {
     let objects = reader.len();
     // The watch is opened only if the stream is polled; there are no changes yet.
     let _ = tokio::time::timeout(2 * REST, follow(&mut watched, &mut store, 0, 1)).await;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let (peak, steady) = (megabytes(&status, "VmHWM:"), megabytes(&status, "VmRSS:"));
     let used = ProcessTime::now();
     println!("{}", json!({ "synced": objects }));
     follow(&mut watched, &mut store, 0, options.updates).await?;
     let seconds = used.elapsed().as_secs_f64();
     let event = (options.updates > 0).then(|| seconds * 1e6 / options.updates as f64);
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let (peak, steady) = (megabytes(&status, "VmHWM:"), megabytes(&status, "VmRSS:"));
 
     idle().await;
     let used = ProcessTime::now();
