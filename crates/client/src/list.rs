@@ -18,7 +18,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use dogwatch_core::{Gvk, ListParams, ResourceVersion};
-use dogwatch_wire::{Fields, ListDecoder, ListError, ListMeta, UndecodableItem};
+use dogwatch_wire::{Fields, ListDecoder, ListError, ListMeta, Packed, UndecodableItem};
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use http_body::Body;
@@ -424,11 +424,14 @@ pub(crate) fn unchanged<K>(_: &mut K, _: &Gvk) {}
 /// Sets `apiVersion` and `kind` of a dynamic object, which servers leave out of the items of
 /// built-in lists. client-go does the same.
 pub(crate) fn set_kind<K: 'static>(item: &mut K, gvk: &Gvk) {
-    if let Some(object) = (item as &mut dyn Any).downcast_mut::<DynamicObject>() {
+    let item = item as &mut dyn Any;
+    if let Some(object) = item.downcast_mut::<DynamicObject>() {
         object.types.get_or_insert_with(|| TypeMeta {
             api_version: gvk.api_version().into_owned(),
             kind: gvk.kind.to_string(),
         });
+    } else if let Some(packed) = item.downcast_mut::<Packed<DynamicObject>>() {
+        packed.set_kind(&gvk.api_version(), &gvk.kind);
     }
 }
 

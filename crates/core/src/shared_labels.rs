@@ -13,6 +13,10 @@ pub(crate) type SharedLabels = Arc<[(CompactString, CompactString)]>;
 /// together, since their names begin alike and lists are sorted.
 const REMEMBERED: usize = 256;
 
+/// The maximum number of labels, and of bytes in them, of a set that is remembered.
+const LARGEST: usize = 32;
+const LARGEST_BYTES: usize = 4096;
+
 thread_local! {
     /// The last label sets, each at the place that its hash gives.
     static LAST: RefCell<Vec<SharedLabels>> = const { RefCell::new(Vec::new()) };
@@ -21,9 +25,13 @@ thread_local! {
 /// Returns these labels, shared with earlier objects of the same labels if this thread has decoded
 /// them recently.
 ///
-/// Half of the memory of a small view is labels. A thread remembers the last 256 label sets, also
-/// after their objects are gone; that takes some 100 KB.
+/// Half of the memory of a small view is labels. A thread remembers the last 256 label sets of an
+/// ordinary size, also after their objects are gone; that takes some 100 KB, and at most 2 MB.
 pub(crate) fn shared(labels: Vec<(CompactString, CompactString)>) -> SharedLabels {
+    let bytes = || labels.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+    if labels.len() > LARGEST || bytes() > LARGEST_BYTES {
+        return labels.into();
+    }
     if labels.is_empty() {
         return Arc::default();
     }
@@ -63,5 +71,16 @@ mod tests {
             assert_eq!(*shared(labels(&number.to_string())), *labels(&number.to_string()));
         }
         LAST.with_borrow(|last| assert_eq!(last.len(), REMEMBERED));
+    }
+
+    #[test]
+    fn large_label_sets_are_not_remembered() {
+        let many = |number: usize| (0..100).map(|at| (format!("{number}-{at}").into(), "".into())).collect();
+        let long = |number: usize| vec![(format!("{number}").into(), "x".repeat(5_000).into())];
+        for number in 0..REMEMBERED {
+            assert_eq!(shared(many(number)).len(), 100);
+            assert_eq!(shared(long(number)).len(), 1);
+        }
+        LAST.with_borrow(|last| assert!(last.iter().all(|it| it.is_empty())));
     }
 }

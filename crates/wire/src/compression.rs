@@ -10,6 +10,8 @@ use zstd::bulk;
 /// The number of objects, and of their bytes, of which a dictionary is made.
 const SAMPLES: usize = 256;
 const SAMPLE_BYTES: usize = 2 * 1024 * 1024;
+/// The number of bytes of an object that count, so that no few objects are all of the samples.
+const LARGEST_SAMPLE: usize = 64 * 1024;
 /// The maximal size of a dictionary.
 const LARGEST_DICTIONARY: usize = 64 * 1024;
 const LEVEL: i32 = 3;
@@ -49,8 +51,9 @@ impl Training {
     /// as they are.
     pub(crate) fn compress(&mut self, object: &[u8]) -> Option<(Vec<u8>, Arc<Dictionary>)> {
         if let Self::Collecting { samples, sizes } = self {
-            samples.extend_from_slice(object);
-            sizes.push(object.len());
+            let sample = &object[..object.len().min(LARGEST_SAMPLE)];
+            samples.extend_from_slice(sample);
+            sizes.push(sample.len());
             if sizes.len() < SAMPLES && samples.len() < SAMPLE_BYTES {
                 return None;
             }

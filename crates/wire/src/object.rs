@@ -55,12 +55,12 @@ pub fn to_vec<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, serde_json::
 
 /// Encodes an object of a built-in kind as protobuf, in its envelope.
 ///
-/// The object must have an API version and a kind, as typed objects of k8s-openapi have. Fields that
-/// the kind does not have in protobuf are left out.
+/// The object must have an API version and a kind, as typed objects of k8s-openapi have.
 ///
 /// # Errors
-/// Returns an error if the kind has no protobuf encoding, or if a value does not have the type of its
-/// field.
+/// Returns an error if the kind has no protobuf encoding, if a value does not have the type of its
+/// field, or if protobuf has no such field, as for types of other versions of Kubernetes than 1.36 and
+/// 1.37: it would be lost.
 ///
 /// ```
 /// use dogwatch_wire::{Fields, from_protobuf, to_protobuf};
@@ -73,14 +73,15 @@ pub fn to_vec<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, serde_json::
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn to_protobuf<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, EncodeError> {
-    value_to_protobuf(&serde_json::to_value(object).map_err(EncodeError::new)?)
+    protobuf::encode(&serde_json::to_value(object).map_err(EncodeError::new)?, true)
 }
 
-/// Encodes the JSON value of an object of a built-in kind as protobuf, as [`to_protobuf`] does but
-/// without a copy of the value.
+/// Encodes the JSON value of an object of a built-in kind as protobuf. Fields that the kind does not
+/// have in protobuf are left out.
 ///
 /// # Errors
-/// As for [`to_protobuf`].
+/// Returns an error if the kind has no protobuf encoding, or if a value does not have the type of its
+/// field.
 pub fn value_to_protobuf(object: &Value) -> Result<Vec<u8>, EncodeError> {
-    protobuf::encode(object)
+    protobuf::encode(object, false)
 }

@@ -7,9 +7,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use dogwatch_core::{Header, Object, ResourceVersion, View};
-use serde::de::{DeserializeOwned, Visitor};
+use serde::de::{DeserializeOwned, IgnoredAny, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::bad_item::UndecodableItem;
 use crate::body;
@@ -17,7 +17,7 @@ use crate::body;
 use crate::compression::Dictionary;
 use crate::fields::Fields;
 use crate::packed_bytes::PackedParts;
-use crate::protobuf;
+use crate::protobuf::{self, Schema};
 use crate::reader::PACKED;
 
 /// A whole object, held as the bytes that the server sent, and decoded when it is read.
@@ -151,6 +151,34 @@ impl<K> Packed<K> {
         Ok(Cow::Borrowed(parts.body))
     }
 
+    /// Sets the API version and the kind, unless the object has them: servers leave them out of the
+    /// items of built-in lists.
+    pub fn set_kind(&mut self, api_version: &str, kind: &str) {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Typed {
+            #[serde(default)]
+            api_version: Option<IgnoredAny>,
+            #[serde(default)]
+            kind: Option<IgnoredAny>,
+        }
+
+        let parts = self.parts();
+        if parts.is_compressed || parts.types.is_some() {
+            return;
+        }
+        if parts.message.is_some() {
+            *self = Self::new(PackedParts { types: Some((api_version, kind)), ..parts }.write());
+        } else if let Ok(Typed { api_version: None, kind: None }) = self.view()
+            && let Some(members) = parts.body.strip_prefix(b"{")
+        {
+            let types = json!({ "apiVersion": api_version, "kind": kind }).to_string();
+            let separator = if members == b"}" { "" } else { "," };
+            let typed = [types.trim_end_matches('}').as_bytes(), separator.as_bytes(), members].concat();
+            *self = Self::new(PackedParts { body: &typed, ..parts }.write());
+        }
+    }
+
     /// Returns the memory that the object takes on the heap, in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len()
@@ -223,7 +251,9 @@ impl<'de, K> Deserialize<'de> for Packed<K> {
             fn visit_byte_buf<E: serde::de::Error>(self, bytes: Vec<u8>) -> Result<Packed<K>, E> {
                 // A foreign format may have bytes of its own.
                 match PackedParts::read(&bytes) {
-                    Some(parts) if !parts.is_compressed => Ok(Packed::new(bytes)),
+                    Some(parts) if !parts.is_compressed && parts.message.is_none_or(Schema::is_message) => {
+                        Ok(Packed::new(bytes))
+                    }
                     _ => Err(E::custom("bytes that are not a packed object")),
                 }
             }

@@ -59,6 +59,8 @@ async fn any_kind_can_be_packed() -> Result<(), Box<dyn std::error::Error>> {
     let dynamic = Api::<Packed<DynamicObject>>::dynamic(client, typed.resource().clone());
     let list = dynamic.list_all(&Default::default()).await?;
     let found = list.items.iter().find(|it| it.header().name == "a").expect("it exists");
-    assert_eq!(found.get()?.data["data"]["key"], "first");
+    let found = found.get()?;
+    assert_eq!(found.data["data"]["key"], "first");
+    assert_eq!(found.types.map(|it| it.kind).as_deref(), Some("ConfigMap"));
     Ok(())
 }

@@ -191,7 +191,7 @@ impl<T: Object> InformerBuilder<T> {
     /// and the metric `informer_store_bytes`. Packed objects are measured without it.
     ///
     /// It is called for the old and the new state at every change, must return the same for the same
-    /// object, and counts nothing if it panics.
+    /// object, and counts nothing if it panics. A factory that already has the informer ignores it.
     ///
     /// ```
     /// use dogwatch_client::Api;

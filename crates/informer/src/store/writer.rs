@@ -113,6 +113,7 @@ impl<T: Object> StoreWriter<T> {
     #[must_use]
     pub(crate) fn measured(self, measure: Option<Measure<T>>) -> Self {
         let mut transaction = self.cell.begin();
+        transaction.next.memory = measure.is_some().then_some(0);
         transaction.next.measure = measure;
         transaction.publish();
         self

@@ -31,8 +31,35 @@ fn push(tokens: &[u8], out: &mut Vec<u8>) {
     push_punctuation(rest, out);
 }
 
+/// Appends bytes outside of strings. Malformed JSON such as `1 2` does not become another value.
 fn push_punctuation(bytes: &[u8], out: &mut Vec<u8>) {
-    out.extend(bytes.iter().filter(|it| !matches!(it, b' ' | b'\t' | b'\n' | b'\r')));
+    let mut last = None;
+    for &byte in bytes {
+        let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        if !is_space {
+            if last == Some(Between::Words) && is_word(byte) {
+                out.push(b' ');
+            }
+            out.push(byte);
+        }
+        last = match (is_space, last) {
+            (false, _) => is_word(byte).then_some(Between::InWord),
+            (true, Some(_)) => Some(Between::Words),
+            (true, None) => None,
+        };
+    }
+}
+
+/// The position in numbers and words such as `true`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Between {
+    InWord,
+    /// After white space that follows a word.
+    Words,
+}
+
+fn is_word(byte: u8) -> bool {
+    !matches!(byte, b'{' | b'}' | b'[' | b']' | b':' | b',')
 }
 
 /// Returns the length of the string at the start.
@@ -58,6 +85,13 @@ mod tests {
         let value = "{ \"a b\" :\n[ 1,\t\"c \\\" d \\\\\" , true ],\r\n \"\" : {} }";
         let text = String::from_utf8(compact(value, &[])).expect("UTF-8");
         assert_eq!(text, r#"{"a b":[1,"c \" d \\",true],"":{}}"#);
+    }
+
+    #[test]
+    fn malformed_json_stays_malformed() {
+        for (value, expected) in [("[1 2]", "[1 2]"), ("[ tr \n ue ]", "[tr ue]"), ("[1 , 2 ]", "[1,2]")] {
+            assert_eq!(compact(value, &[]), expected.as_bytes(), "{value}");
+        }
     }
 
     #[test]

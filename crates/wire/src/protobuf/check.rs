@@ -75,7 +75,9 @@ impl Check {
     /// Checks a message in a field. Those with a JSON form of their own are read when they are needed.
     fn nested(&self, message: u16, bytes: &[u8], depth: u32) -> Result<(), ReadError> {
         match self.schema.message(message).form {
-            Form::Object | Form::SchemaOrBool | Form::SchemaOrList => self.message(message, bytes, depth),
+            Form::Object => self.message(message, bytes, depth),
+            // JSON has the schema, or the list, in its place.
+            Form::SchemaOrBool | Form::SchemaOrList => self.message(message, bytes, depth.saturating_sub(1)),
             _ => Ok(()),
         }
     }

@@ -60,8 +60,9 @@ impl EncodeError {
 ///
 /// # Errors
 /// Returns an error if the object has no API version and kind, if the kind has no protobuf encoding,
-/// or if a value does not have the type of its field.
-pub(crate) fn encode(object: &Value) -> Result<Vec<u8>, EncodeError> {
+/// or if a value does not have the type of its field. If `known_only` is set, also if a member is not a
+/// field; otherwise it is left out.
+pub(crate) fn encode(object: &Value, known_only: bool) -> Result<Vec<u8>, EncodeError> {
     let Value::Object(members) = object else { return Err(EncodeError::expected("an object", object)) };
     let text = |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -72,7 +73,7 @@ pub(crate) fn encode(object: &Value) -> Result<Vec<u8>, EncodeError> {
         )));
     };
     let mut content = Vec::new();
-    Encoder { schema, depth: 0 }.fields(message, members, &mut content)?;
+    Encoder { schema, depth: 0, known_only }.fields(message, members, &mut content)?;
     Ok([&Envelope::head(api_version, kind, content.len())[..], &content, Envelope::TAIL].concat())
 }
 
@@ -80,6 +81,8 @@ pub(crate) fn encode(object: &Value) -> Result<Vec<u8>, EncodeError> {
 struct Encoder {
     schema: &'static Schema,
     depth: u32,
+    /// True if a member that is not a field is an error.
+    known_only: bool,
 }
 
 impl Encoder {
@@ -88,11 +91,23 @@ impl Encoder {
         if self.depth == MAX_DEPTH {
             return Err(EncodeError::new(format_args!("nested deeper than {MAX_DEPTH}")));
         }
+        if self.known_only {
+            // The API version and the kind of the object itself are in its envelope.
+            let is_outside = |name: &str| self.depth == 0 && matches!(name, "apiVersion" | "kind");
+            let is_lost = |(name, value): &(&String, &Value)| {
+                !value.is_null() && !is_outside(name) && !self.knows(message, name)
+            };
+            if let Some((name, _)) = object.iter().find(is_lost) {
+                return Err(EncodeError::new("protobuf has no such field").within(name));
+            }
+        }
         let inner = Self { depth: self.depth + 1, ..self };
         let message = self.schema.message(message);
         for number in 1..64 {
             let Some(field) = self.schema.field(message, number) else { continue };
             if let (".", Shape::Message(embedded)) = (field.name, field.shape) {
+                // Its members are those of the message around it, which has checked them.
+                let inner = Self { known_only: false, ..inner };
                 push_nested(u32::from(field.number), out, |out| inner.fields(embedded, object, out))?;
                 continue;
             }
@@ -104,6 +119,15 @@ impl Encoder {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a message, or one whose fields are members of the same object, has a field.
+    fn knows(self, message: u16, name: &str) -> bool {
+        let message = self.schema.message(message);
+        (1..64).filter_map(|number| self.schema.field(message, number)).any(|field| match field.shape {
+            Shape::Message(embedded) if field.name == "." => self.knows(embedded, name),
+            _ => field.name == name,
+        })
     }
 
     fn field(self, field: Field, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {

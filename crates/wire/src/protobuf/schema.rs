@@ -117,6 +117,11 @@ impl Schema {
         self.messages.push(Message { form: form(package, name), first, count });
     }
 
+    /// Returns whether there is a message at a position of the table.
+    pub(crate) fn is_message(position: u16) -> bool {
+        usize::from(position) < Self::get().messages.len()
+    }
+
     pub(crate) fn message(&self, position: u16) -> Message {
         self.messages[usize::from(position)]
     }

@@ -116,18 +116,26 @@ fn a_message_that_cannot_be_read_is_not_packed() {
 
 #[test]
 fn depth_is_limited_as_for_other_objects() {
-    let nested = |depth: usize| {
+    type Around = fn(Value) -> Value;
+    let around: [Around; 4] = [
+        |schema| json!({ "type": "object", "properties": { "a": schema } }),
+        |schema| json!({ "type": "array", "items": schema }),
+        |schema| json!({ "type": "object", "additionalProperties": schema }),
+        |schema| json!({ "anyOf": [schema] }),
+    ];
+    let nested = |depth: usize, around: Around| {
         let mut schema = json!({ "type": "object" });
         for _ in 0..depth {
-            schema = json!({ "type": "object", "properties": { "a": schema } });
+            schema = around(schema);
         }
         json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": { "name": "a" },
             "spec": { "group": "g", "names": { "kind": "K", "plural": "k" }, "scope": "Cluster", "versions": [
                 { "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }] } })
     };
-    for depth in [10, 50, 58, 59, 60, 61, 62, 63] {
-        let Ok(body) = to_protobuf(&nested(depth)) else { continue };
+    let depths = (10..20).chain(50..70).chain(110..130);
+    for (depth, around) in depths.flat_map(|depth| around.map(|it| (depth, it))) {
+        let Ok(body) = to_protobuf(&nested(depth, around)) else { continue };
         let direct = from_protobuf::<Value>(&body, Fields::default());
         let packed = from_protobuf::<Packed<CustomResourceDefinition>>(&body, Fields::default());
         assert_eq!(direct.is_ok(), packed.is_ok(), "{depth} levels: {direct:?}");
@@ -162,4 +170,33 @@ fn the_kind_of_an_event_is_kept() {
     let packed: Packed<DynamicObject> = from_protobuf(&encoded, Fields::default()).expect("an object");
     let types = packed.get().expect("an object").types.expect("types");
     assert_eq!((types.api_version.as_str(), types.kind.as_str()), ("apps/v1", "Deployment"));
+}
+
+#[test]
+fn the_kind_can_be_set_where_the_server_leaves_it_out() {
+    let types = |packed: &Packed<DynamicObject>| {
+        let types = packed.get().expect("an object").types.expect("types");
+        format!("{} {}", types.api_version, types.kind)
+    };
+    let mut list = ListDecoder::<Packed<DynamicObject>>::protobuf();
+    let item = to_protobuf(&ConfigMap::default()).expect("encoded");
+    let entry = &item[dogwatch_wire::list_entry(&item).expect("an entry")];
+    let head = dogwatch_wire::Envelope::head("v1", "ConfigMapList", entry.len());
+    list.feed(&[&head[..], entry].concat(), |item| {
+        let mut packed = item.expect("an object");
+        assert_eq!(packed.get().expect("an object").types, None);
+        packed.set_kind("v1", "ConfigMap");
+        assert_eq!(types(&packed), "v1 ConfigMap");
+    })
+    .expect("a list");
+    for (body, expected) in [
+        (r#"{"metadata":{"name":"a"}}"#, "v1 ConfigMap"),
+        (r#"{}"#, "v1 ConfigMap"),
+        (r#"{"apiVersion":"v2","kind":"Other"}"#, "v2 Other"),
+    ] {
+        let mut packed: Packed<DynamicObject> =
+            from_slice(body.as_bytes(), Fields::default()).expect("an object");
+        packed.set_kind("v1", "ConfigMap");
+        assert_eq!(types(&packed), expected, "{body}");
+    }
 }

@@ -122,6 +122,15 @@ fn values_that_do_not_fit_their_fields_are_named() {
             json!({ "nodeSelector": { "a": true } }),
             "cannot encode spec.nodeSelector.a: expected a string, found a boolean",
         ),
+        // Fields of other versions of Kubernetes must not be lost.
+        (
+            json!({ "workloadRef": { "name": "a" } }),
+            "cannot encode spec.workloadRef: protobuf has no such field",
+        ),
+        (
+            json!({ "containers": [{ "kind": "Pod" }] }),
+            "cannot encode spec.containers[0].kind: protobuf has no such field",
+        ),
     ] {
         assert_eq!(encode(spec), message);
     }
