@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::names::{CLIENT_GO, CURL_PROTOBUF, FULL, PACKED, PACKED_ZSTD, VIEW};
+use super::names::{CLIENT_GO, CURL_PROTOBUF, FULL, PACKED, PACKED_ZSTD, VIEW, VIEW_LIST};
 use super::table::{Column, EVENT, LIVE, PEAK, Results, STEADY, SYNC_CPU};
 
 /// A cost of a contender.
@@ -17,7 +17,8 @@ struct Goal {
 
 const GOALS: &[Goal] = &[
     Goal { cost: (FULL, SYNC_CPU), most: 1.0 / 3.0, of: (CLIENT_GO, SYNC_CPU) },
-    Goal { cost: (VIEW, SYNC_CPU), most: 1.5, of: (CURL_PROTOBUF, SYNC_CPU) },
+    // curl reads a list, so it is compared with a list.
+    Goal { cost: (VIEW_LIST, SYNC_CPU), most: 1.5, of: (CURL_PROTOBUF, SYNC_CPU) },
     Goal { cost: (PACKED, LIVE), most: 1.0 / 4.0, of: (CLIENT_GO, LIVE) },
     Goal { cost: (PACKED_ZSTD, LIVE), most: 1.0 / 10.0, of: (CLIENT_GO, LIVE) },
     Goal { cost: (VIEW, LIVE), most: 1.0 / 30.0, of: (CLIENT_GO, LIVE) },

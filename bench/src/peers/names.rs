@@ -6,9 +6,10 @@ pub(super) const KUBE_RS: &str = "kube-rs";
 pub(super) const FULL: &str = "dogwatch full";
 /// A few fields of each pod.
 pub(super) const VIEW: &str = "dogwatch view";
+/// The same, from a list instead of a watch that sends the objects.
+pub(super) const VIEW_LIST: &str = "dogwatch view, list";
 pub(super) const METADATA: &str = "dogwatch metadata";
-/// Whole pods in a compact form, and the same compressed. Goals refer to them; a contender of this
-/// name is judged by them.
+/// Whole pods in the encoding of the server, and the same compressed.
 pub(super) const PACKED: &str = "dogwatch packed";
 pub(super) const PACKED_ZSTD: &str = "dogwatch packed+zstd";
 pub(super) const CURL_JSON: &str = "curl JSON";

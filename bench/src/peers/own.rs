@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 #[cfg(feature = "heap")]
 use super::heap;
-use super::names::{FULL, METADATA, PACKED, PACKED_ZSTD, VIEW};
+use super::names::{FULL, METADATA, PACKED, PACKED_ZSTD, VIEW, VIEW_LIST};
 use super::task::{Prepare, Task};
 use super::times;
 use super::view::PodView;
@@ -32,11 +32,17 @@ pub(super) const OWN: &[OwnContender] = &[
     OwnContender { name: PACKED, run: |task| contend::<Packed<Pod>>(task, plain) },
     OwnContender { name: PACKED_ZSTD, run: |task| contend::<Packed<Pod>>(task, compressed) },
     OwnContender { name: VIEW, run: |task| contend::<PodView>(task, plain) },
+    OwnContender { name: VIEW_LIST, run: |task| contend::<PodView>(task, listed) },
     OwnContender { name: METADATA, run: |task| contend::<PartialObjectMeta<Pod>>(task, plain) },
 ];
 
 fn plain<T: View>(builder: InformerBuilder<T>) -> InformerBuilder<T> {
     builder
+}
+
+/// Reads one body with all objects, as curl does, instead of an event for each object.
+fn listed<T: View>(builder: InformerBuilder<T>) -> InformerBuilder<T> {
+    builder.reflector(|options| options.without_watch_list())
 }
 
 fn compressed<K: View>(builder: InformerBuilder<Packed<K>>) -> InformerBuilder<Packed<K>> {

@@ -1,7 +1,6 @@
 //! Label sets that objects share: the pods of one ReplicaSet have the same labels.
 
 use std::cell::RefCell;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use compact_str::CompactString;
@@ -35,9 +34,7 @@ pub(crate) fn shared(labels: Vec<(CompactString, CompactString)>) -> SharedLabel
     if labels.is_empty() {
         return Arc::default();
     }
-    let hash = BuildHasherDefault::<DefaultHasher>::new().hash_one(&labels);
-    // The remainder is smaller than the number of places.
-    let place = usize::try_from(hash % REMEMBERED as u64).unwrap_or_default();
+    let place = place(&labels);
     LAST.with_borrow_mut(|last| {
         if last.is_empty() {
             last.resize_with(REMEMBERED, Arc::default);
@@ -47,6 +44,16 @@ pub(crate) fn shared(labels: Vec<(CompactString, CompactString)>) -> SharedLabel
         }
         Arc::clone(&last[place])
     })
+}
+
+/// Returns the place of labels by a hash of their values, in which objects of one kind differ. Labels
+/// at the same place displace each other, which only costs memory.
+fn place(labels: &[(CompactString, CompactString)]) -> usize {
+    let mut hash = 0_usize;
+    for byte in labels.iter().flat_map(|(_, value)| value.bytes()) {
+        hash = (hash ^ usize::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    (hash ^ hash >> 16) % REMEMBERED
 }
 
 #[cfg(test)]
