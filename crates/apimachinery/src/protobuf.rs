@@ -1,7 +1,9 @@
 //! Protobuf bodies, decoded into the same values as JSON and encoded from them: Go's typed clients
 //! send and receive built-in objects this way.
 
-pub use dogwatch_wire::{EncodeError, Envelope, has_protobuf, list_entry, watch_head};
+pub use dogwatch_wire::{
+    EncodeError, Envelope, entry_head, has_protobuf, list_entry, metadata_message, watch_head,
+};
 
 use dogwatch_wire::Fields;
 use serde_json::Value;

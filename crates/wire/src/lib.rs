@@ -81,5 +81,5 @@ pub use list::ListDecoder;
 pub use list_meta::ListMeta;
 pub use object::{from_protobuf, from_slice, has_protobuf, to_protobuf, to_vec, value_to_protobuf};
 pub use packed::Packed;
-pub use protobuf::{EncodeError, Envelope, list_entry, watch_head};
+pub use protobuf::{EncodeError, Envelope, entry_head, list_entry, metadata_message, watch_head};
 pub use watch::WatchDecoder;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::content::{Content, unencodable};
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
-use super::show_protobuf::ProtobufList;
+use super::show_protobuf::{ProtobufList, has_stored_metadata};
 use crate::ApiError;
 use crate::cluster::ResponseObject;
 use crate::custom::columns::{self as custom_columns, CellRoom};
@@ -129,8 +129,11 @@ fn protobuf_list<'a>(
     };
     let mut list = ProtobufList::new(&list).map_err(|it| unencodable(&it))?;
     for item in items {
-        let added = if is_whole && kind.shows_bytes_of(item) {
+        let is_stored = kind.shows_bytes_of(item);
+        let added = if is_whole && is_stored {
             list.add_stored(item)
+        } else if is_stored && has_stored_metadata(kind) {
+            list.add_stored_metadata(item)
         } else {
             let value = kind.try_show(item)?;
             list.add(&if is_whole { value } else { print::partial_metadata(&value) })

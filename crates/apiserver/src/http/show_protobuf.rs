@@ -46,6 +46,18 @@ impl ProtobufList {
         Ok(())
     }
 
+    /// Adds the metadata of a stored object, whose bytes are shared.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it has no protobuf encoding.
+    pub(super) fn add_stored_metadata(&mut self, item: &Encoded) -> Result<(), EncodeError> {
+        let metadata = item.protobuf()?.metadata().unwrap_or_default();
+        self.message.push(Bytes::from(protobuf::entry_head(metadata.len())));
+        self.message.push(metadata);
+        Ok(())
+    }
+
     /// Adds an object.
     ///
     /// # Errors
@@ -67,6 +79,12 @@ impl ProtobufList {
     }
 }
 
+/// Returns true if the metadata of objects of a kind is in their encodings: custom resources have none in
+/// protobuf, and some kinds hide an annotation.
+pub(super) fn has_stored_metadata(kind: &Kind) -> bool {
+    !kind.def.custom && kind.rules.internal_annotation.is_none()
+}
+
 /// Encodes the objects of a list that are not encoded yet. A list may be long, so that other requests
 /// get their turn in between.
 pub(super) async fn encode_ahead<'a>(
@@ -74,7 +92,12 @@ pub(super) async fn encode_ahead<'a>(
     kind: &Kind,
     negotiated: &Negotiated,
 ) {
-    if (negotiated.encoding, negotiated.form) != (Encoding::Protobuf, ObjectForm::Whole) {
+    let is_assembled = match negotiated.form {
+        ObjectForm::Whole => true,
+        ObjectForm::MetadataList => has_stored_metadata(kind),
+        _ => false,
+    };
+    if negotiated.encoding != Encoding::Protobuf || !is_assembled {
         return;
     }
     let mut encoded = 0_usize;

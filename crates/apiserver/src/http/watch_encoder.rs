@@ -11,12 +11,13 @@ use super::content::unencodable;
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use super::show;
+use super::show_protobuf::has_stored_metadata;
 use crate::ApiError;
 use crate::cluster::Source;
 use crate::custom::columns::CellRoom;
 use crate::kinds::shape;
 use crate::print;
-use crate::protobuf::{self, EncodeError};
+use crate::protobuf::{self, EncodeError, Envelope};
 use crate::reading::Frame;
 use crate::registry::Kind;
 use crate::request::{Encoding, ObjectForm};
@@ -43,7 +44,10 @@ impl WatchEncoder {
     /// Returns an error, and encodes nothing, if the object has no such representation. It has to be the
     /// last event: a client that gets further ones would not know that it missed one.
     pub(super) fn event(&mut self, frame: &Frame, source: &Source, out: &mut Pieces) -> Result<(), ApiError> {
-        if self.negotiated.form != ObjectForm::Whole || !self.kind.shows_bytes_of(&frame.object) {
+        if self.has_stored_metadata() && self.kind.shows_bytes_of(&frame.object) {
+            let stored = frame.object.protobuf().map_err(|it| unencodable(&it))?;
+            metadata_event(frame.event_type.as_str(), stored.metadata().unwrap_or_default(), out);
+        } else if self.negotiated.form != ObjectForm::Whole || !self.kind.shows_bytes_of(&frame.object) {
             let object = self.kind.try_show(&frame.object)?;
             out.push(self.shaped(frame.event_type.as_str(), object, source.now())?);
         } else if self.negotiated.encoding == Encoding::Protobuf {
@@ -52,6 +56,12 @@ impl WatchEncoder {
             frame.write(out);
         }
         Ok(())
+    }
+
+    /// Returns true if the metadata that is to be sent is in the encoding of each object.
+    fn has_stored_metadata(&self) -> bool {
+        let is_metadata = matches!(self.negotiated.form, ObjectForm::Metadata | ObjectForm::MetadataList);
+        is_metadata && self.negotiated.encoding == Encoding::Protobuf && has_stored_metadata(&self.kind)
     }
 
     /// Encodes a bookmark: every change up to this version was sent. `ends_initial` marks the end
@@ -105,6 +115,15 @@ impl WatchEncoder {
             _ => Ok(Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{shown}}}\n"))),
         }
     }
+}
+
+/// Assembles an event with the metadata of an object as a frame in protobuf.
+fn metadata_event(event: &str, metadata: Bytes, out: &mut Pieces) {
+    let object = Envelope::head("meta.k8s.io/v1", "PartialObjectMetadata", metadata.len());
+    let length = object.len() + metadata.len() + Envelope::TAIL.len();
+    out.push(Bytes::from([protobuf::watch_head(event, length), object].concat()));
+    out.push(metadata);
+    out.push(Bytes::from_static(Envelope::TAIL));
 }
 
 /// Encodes an event as a frame in protobuf.

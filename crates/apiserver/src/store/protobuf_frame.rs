@@ -56,6 +56,12 @@ impl ProtobufFrame {
         self.frame.slice(self.entry.clone())
     }
 
+    /// Returns the message of its metadata alone; `None` if the object has none.
+    pub fn metadata(&self) -> Option<Bytes> {
+        let object = self.object();
+        protobuf::metadata_message(&object).map(|it| object.slice(it))
+    }
+
     /// Writes the frame of a watch event of this type. It is one piece for the event type that the
     /// object was encoded with, and two for others.
     pub fn write_event(&self, event_type: EventType, out: &mut impl Extend<Bytes>) {
@@ -92,5 +98,6 @@ mod tests {
             assert_eq!(pieces.concat(), encoded.frame, "{event_type:?}");
         }
         assert_eq!(stored.entry(), [&[0x12, 5][..], &[0x0a, 3, 0x0a, 1, b'a']].concat());
+        assert_eq!(stored.metadata().as_deref(), Some(&[0x0a, 3, 0x0a, 1, b'a'][..]));
     }
 }

@@ -4,12 +4,14 @@
 use std::ops::Range;
 
 use super::envelope::Envelope;
-use super::fields::Raw;
+use super::fields::{Fields, Raw};
 use super::output::{push, push_length};
 
 /// The field of an envelope with the message of its object, and the field of every list with the
 /// messages of its items: an entry of a list is a part of the envelope of its item.
 pub(super) const MESSAGE: u32 = 2;
+/// The field of every object with its metadata.
+const METADATA: u32 = 1;
 
 impl Envelope<'_> {
     /// The bytes after the message: no content encoding and no content type, as Go writes them.
@@ -46,8 +48,7 @@ impl Envelope<'_> {
 /// see [`Envelope::head`].
 pub fn list_entry(object: &[u8]) -> Option<Range<usize>> {
     let message = Envelope::read(object).ok()?.message;
-    let mut head = Vec::new();
-    push_length(MESSAGE, message.len(), &mut head);
+    let head = entry_head(message.len());
     let entry = head.len() + message.len();
     // Kubernetes writes the fields of an envelope in their order, so the message is followed by the
     // tail at most.
@@ -58,6 +59,36 @@ pub fn list_entry(object: &[u8]) -> Option<Range<usize>> {
         bytes.starts_with(&head) && &bytes[head.len()..] == message
     };
     end.into_iter().flatten().filter_map(at).find(is_entry)
+}
+
+/// Returns the bytes before a message of this length that is an entry of a list.
+pub fn entry_head(length: usize) -> Vec<u8> {
+    let mut head = Vec::with_capacity(6);
+    push_length(MESSAGE, length, &mut head);
+    head
+}
+
+/// Returns the part of an encoded object that is the message of its metadata alone, a
+/// `PartialObjectMetadata` of `meta.k8s.io/v1`; `None` if the bytes are not an object in its envelope,
+/// or if its metadata is not first.
+///
+/// ```
+/// use dogwatch_wire::{metadata_message, to_protobuf};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// let mut pod = Pod::default();
+/// pod.metadata.name = Some("a".to_owned());
+/// let body = to_protobuf(&pod)?;
+/// assert_eq!(metadata_message(&body).map(|it| &body[it]), Some(&[0x0a, 3, 0x0a, 1, b'a'][..]));
+/// # Ok::<(), dogwatch_wire::EncodeError>(())
+/// ```
+pub fn metadata_message(object: &[u8]) -> Option<Range<usize>> {
+    let entry = list_entry(object)?;
+    let message = Envelope::read(object).ok()?.message;
+    let mut fields = Fields::new(message);
+    let (number, _) = fields.next().ok()??;
+    let start = entry.end - message.len();
+    (number == METADATA).then(|| start..entry.end - fields.rest().len())
 }
 
 /// Returns the bytes before an encoded object of this length in the frame of a watch event, which

@@ -20,7 +20,7 @@ mod check;
 mod cursor;
 mod encode;
 
-pub use assembly::{list_entry, watch_head};
+pub use assembly::{entry_head, list_entry, metadata_message, watch_head};
 pub(crate) use canonical::canonical;
 pub(crate) use check::check;
 pub(crate) use cursor::{Cursor, MessageValue};
