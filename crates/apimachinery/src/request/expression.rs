@@ -21,7 +21,7 @@ impl<'t> Expression<'t> {
     ///
     /// Returns the syntax error.
     pub(super) fn parse(text: &'t str) -> Result<Self, String> {
-        Parser { rest: text }.whole()
+        Parser { rest: text, operators: 0 }.whole()
     }
 
     /// Returns the number of the expression kind in cel-go's `ast.ExprKind`.
@@ -47,6 +47,8 @@ const TOO_DEEP: &str = "CEL parse error: expression recursion limit exceeded";
 /// A parser that reads an expression from left to right.
 struct Parser<'t> {
     rest: &'t str,
+    /// The number of binary operators so far.
+    operators: usize,
 }
 
 impl<'t> Parser<'t> {
@@ -59,11 +61,11 @@ impl<'t> Parser<'t> {
     fn binary(&mut self, level: usize, depth: usize) -> Result<Expression<'t>, String> {
         let Some(operators) = OPERATORS.get(level) else { return self.primary(depth) };
         let mut left = self.binary(level + 1, depth)?;
-        let mut height = depth;
         while let Some(operator) = operators.iter().find(|it| self.eat(it)) {
-            // A chain of operators is a left-leaning tree, and dropping it recurses just as deep.
-            height += 1;
-            if height > MAX_DEPTH {
+            // A chain of operators is a left-leaning tree, as deep as it is long, and one in parentheses
+            // adds to the one around it. Reading and dropping the tree recurse just as deep.
+            self.operators += 1;
+            if self.operators > MAX_DEPTH {
                 return Err(TOO_DEEP.to_owned());
             }
             let right = self.binary(level + 1, depth)?;

@@ -206,6 +206,26 @@ mod tests {
         }
     }
 
+    /// Regression test: chains in parentheses added up to a tree that overflowed the stack.
+    #[test]
+    fn operators_in_nested_parentheses_are_limited_together() {
+        let nested = |levels: usize, operators: &str| {
+            let mut text = "1".to_owned();
+            for level in (0..levels).rev() {
+                text = format!("({text}){}", operators.repeat(levels - level));
+            }
+            text
+        };
+        for operators in ["||1", "*1-1==1||1"] {
+            let text = nested(100, operators);
+            let small = std::thread::Builder::new().stack_size(1024 * 1024);
+            let read = small.spawn(move || ShardSelector::parse(&text).is_err()).expect("a thread");
+            assert!(read.join().expect("no overflow"), "{operators}");
+        }
+        let chain = [LOW; 101].join(" || ");
+        assert!(ShardSelector::parse(&chain).is_ok());
+    }
+
     #[test]
     fn invalid_selectors_have_the_messages_of_kube_apiserver() {
         let call = |arguments: &str| format!("shardRange({arguments})");

@@ -27,6 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The approximate number of bytes of objects in one call of a webhook. Responses are larger, and
 /// have a limit.
 const BATCH: usize = 4 * 1024 * 1024;
+/// The number of bytes of JSON that are encoded in one go: about a millisecond of work.
+const ENCODE_STEP: usize = 64 * 1024;
 
 /// The conversion of objects between the versions of their kinds.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +44,8 @@ impl Cluster {
 }
 
 impl Conversion<'_> {
-    /// Converts stored objects of a custom kind to its version, with one call of a webhook for all
-    /// of them if that takes one. Returns them in order. Afterwards they can be shown, and have the
+    /// Converts stored objects of a custom kind to its version, with a call of a webhook for every few
+    /// megabytes of them if that takes one. Returns them in order. Afterwards they can be shown, and have the
     /// labels and fields of that version.
     ///
     /// # Errors
@@ -57,23 +59,47 @@ impl Conversion<'_> {
         if !kind.is_evolved() {
             return Ok(ready);
         }
-        let (mut places, mut objects) = (Vec::new(), Vec::new());
+        let (mut waiting, mut bytes, mut encoded) = (Vec::new(), 0_usize, 0_usize);
         for (place, stored) in stored.iter().enumerate().filter(|(_, it)| !kind.shows_bytes_of(it)) {
             match kind.try_show(stored) {
-                Ok(shown) => ready[place] = Arc::new(kind.encode_shown(&shown, stored.version())?),
+                Ok(shown) => {
+                    ready[place] = Arc::new(kind.encode_shown(&shown, stored.version())?);
+                    encoded = encoded.saturating_add(stored.json().len());
+                }
                 Err(Unconverted(object)) => {
-                    places.push(place);
-                    objects.push(object);
+                    waiting.push((place, object));
+                    bytes = bytes.saturating_add(stored.json().len());
                 }
             }
+            // A value takes many times the memory of its JSON, so only those of one call are held.
+            if bytes >= BATCH {
+                bytes = 0;
+                self.convert_waiting(kind, std::mem::take(&mut waiting), &mut ready).await?;
+            }
+            if encoded >= ENCODE_STEP {
+                encoded = 0;
+                tokio::task::yield_now().await;
+            }
         }
-        let Some(custom) = kind.converted_by_webhook() else { return Ok(ready) };
+        self.convert_waiting(kind, waiting, &mut ready).await?;
+        Ok(ready)
+    }
+
+    /// Converts objects by the webhook of their kind, and encodes them at their places.
+    async fn convert_waiting(
+        &self,
+        kind: &Kind,
+        waiting: Vec<(usize, Value)>,
+        ready: &mut [Arc<Encoded>],
+    ) -> Result<(), ApiError> {
+        let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
+        let (places, objects): (Vec<_>, Vec<_>) = waiting.into_iter().unzip();
         let converted = self.convert(custom, &kind.def.version, objects).await?;
         for (place, mut object) in places.into_iter().zip(converted) {
             kind.complete_converted(&mut object);
-            ready[place] = Arc::new(kind.encode_shown(&object, stored[place].version())?);
+            ready[place] = Arc::new(kind.encode_shown(&object, ready[place].version())?);
         }
-        Ok(ready)
+        Ok(())
     }
 
     /// Converts a stored object to the version of a kind.

@@ -133,6 +133,10 @@ fn validate_update(out: &mut FieldErrors, new: &Value, old: &Value) {
             .filter(|(key, _)| match *key {
                 "resources" => text(old, "/status/phase") != "Bound",
                 "volumeName" => !text(old, "/spec/volumeName").is_empty(),
+                // kube-controller-manager sets the default class of a claim that was created without
+                // one (`validateStorageClassUpgradeFromNil` in k8s.io/kubernetes v1.36.4
+                // pkg/apis/core/validation/validation.go).
+                "storageClassName" => at(old, "/spec/storageClassName").is_some_and(|it| !it.is_null()),
                 key => key != "volumeAttributesClassName",
             })
             .map(|(key, value)| (key.to_owned(), value.clone()))
@@ -165,4 +169,28 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
         age,
         cells::unset(object, "/spec/volumeMode"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_class_of_a_claim_is_set_once() {
+        let claim = |class: Value| {
+            json!({"metadata": {"name": "a", "namespace": "b"}, "spec": {"storageClassName": class,
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+        };
+        for (old, new, is_valid) in [
+            (Value::Null, json!("fast"), true),
+            (json!("fast"), json!("slow"), false),
+            (json!(""), json!("fast"), false),
+        ] {
+            let mut out = FieldErrors::new();
+            validate_update(&mut out, &claim(new.clone()), &claim(old.clone()));
+            assert_eq!(out.iter().count() == 0, is_valid, "{old} to {new}");
+        }
+    }
 }
