@@ -149,8 +149,10 @@ impl Home {
     }
 }
 
+/// Returns true if there is no such file. A home such as `/dev/null`, which some images have, is not a
+/// directory.
 fn is_missing(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Creates a file that is readable only by those who can read the old one. client-go leaves that to

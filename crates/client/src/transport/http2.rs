@@ -61,6 +61,9 @@ const UNPROCESSED_RETRIES: u32 = 6;
 /// usually only the connection ended, not the server.
 const UNPROCESSED_PAUSE: Duration = Duration::from_millis(100);
 
+/// The longest interval of pings. A longer one is the same as none, and hyper would add it to the time.
+const LONGEST_PING_INTERVAL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// The maximum size of response headers. hyper's default of 16 KiB is less than what servers with
 /// long warnings send.
 const MAX_HEADER_BYTES: u32 = 1 << 20;
@@ -170,7 +173,7 @@ impl Http2Pool {
             // it would end the connection with all its requests at the 1,024th.
             .max_local_error_reset_streams(None)
             .max_concurrent_reset_streams(REMEMBERED_RESETS)
-            .keep_alive_interval(options.ping_interval)
+            .keep_alive_interval(options.ping_interval.filter(|it| *it <= LONGEST_PING_INTERVAL))
             .keep_alive_timeout(options.ping_timeout)
             .keep_alive_while_idle(true);
         let settings = Settings {

@@ -203,6 +203,10 @@ impl<T: Object> InformerBuilder<T> {
     /// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
     /// # let url = server.url().parse()?;
     /// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+    /// # let mut map = ConfigMap::default();
+    /// # map.metadata.name = Some("settings".to_owned());
+    /// # map.data = Some([("text".to_owned(), "x".repeat(200))].into());
+    /// # Api::default_namespaced(client.clone()).create(&Default::default(), &map).await?;
     /// // The values are nearly all of the memory of these objects.
     /// let memory = |map: &ConfigMap| map.data.iter().flatten().map(|(_, value)| value.len()).sum();
     /// let maps = SharedInformer::builder(Api::<ConfigMap>::all(client)).measure(memory).build();
