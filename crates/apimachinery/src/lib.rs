@@ -28,6 +28,7 @@ pub mod depth;
 mod weight;
 pub mod strconv;
 mod scalar_syntax;
+pub mod plain_json;
 mod api_error;
 mod field_errors;
 pub mod names;

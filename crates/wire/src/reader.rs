@@ -214,11 +214,11 @@ impl<'de> Reader<'de> {
                 let is_metadata = *role == Role::Root && self.json.key_is("metadata")?;
                 self.role = if is_metadata { Role::Metadata } else { Role::Plain };
                 *key = self.json.at();
-                self.json.string().map(Some)
+                self.json.string().and_then(checked).map(Some)
             }
             MapState::Protobuf { key } => {
                 self.leave_json()?;
-                let name = self.protobuf.next_key()?;
+                let name = self.protobuf.next_key()?.map(checked).transpose()?;
                 if let Some(Text::Borrowed(name)) = name {
                     *key = name;
                 }
@@ -323,6 +323,16 @@ impl<'de> Reader<'de> {
         let value = visitor.visit_seq(Elements { reader: self, encoding, next: 0 })?;
         self.leave_seq(encoding)?;
         Ok(value)
+    }
+}
+
+/// Returns a key, unless serde_json's values give it a meaning: with the feature `raw_value`, which any
+/// crate of a program may enable, they parse the text of that key as JSON again, with a depth limit of
+/// its own, and nested texts overflow the stack. No object of Kubernetes has such keys.
+fn checked<'de, 's>(key: Text<'de, 's>) -> Result<Text<'de, 's>, ReadError> {
+    match key.as_str().starts_with("$serde_json::private::") {
+        true => Err(ReadError::new("a key that is reserved by serde_json", None)),
+        false => Ok(key),
     }
 }
 

@@ -4,6 +4,8 @@
 
 use serde_json::Value;
 
+use crate::plain_json;
+
 /// The number of values that one evaluation of a path may visit. Without it, repeated `..` and unions
 /// visit the same values again and again: `n` of them take time that is exponential in `n`.
 pub(crate) const MAX_VISITED: usize = 1_000_000;
@@ -193,7 +195,7 @@ fn parse_operand(text: &str) -> Option<Operand> {
     if let Some(text) = unquoted(text) {
         return Some(Operand::Literal(Value::String(text)));
     }
-    let literal: Value = serde_json::from_str(text).ok()?;
+    let literal = plain_json::from_str(text).ok()?;
     (literal.is_number() || literal.is_boolean()).then_some(Operand::Literal(literal))
 }
 

@@ -13,6 +13,7 @@ use super::compare::{Comparison, compare};
 use super::element::escape_html;
 use super::field_set::FieldSet;
 use super::stated::fields_of;
+use crate::plain_json;
 
 /// The manager for which the annotation is read and kept up to date.
 pub(super) const KUBECTL: &str = "kubectl";
@@ -27,7 +28,7 @@ const MOST_ANNOTATIONS: usize = 256 * 1024;
 /// Returns the fields that client-side apply last applied and that still have that value. Empty if
 /// the annotation is of another version, or cannot be decoded.
 pub(super) fn left_as_applied(live: &Value, target: &Target<'_>) -> FieldSet {
-    let Some(applied) = last_applied(live).and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
+    let Some(applied) = last_applied(live).and_then(|text| plain_json::from_str(text).ok()) else {
         return FieldSet::new();
     };
     let of_this_version = applied.get("apiVersion").and_then(Value::as_str) == Some(target.api_version);

@@ -9,6 +9,8 @@ use std::fmt;
 use compact_str::CompactString;
 use serde_json::{Map, Number, Value};
 
+use crate::plain_json;
+
 /// One step of a field path. Ordered as in `managedFields`: fields, keys, values, indexes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Element {
@@ -58,9 +60,9 @@ impl Element {
         let rest = rest.strip_prefix(':').ok_or_else(bad)?;
         let element = match kind {
             "f" => Self::field(rest),
-            "v" => Self::Value(Datum(serde_json::from_str(rest).map_err(|_| bad())?)),
+            "v" => Self::Value(Datum(plain_json::from_str(rest).map_err(|_| bad())?)),
             "k" => {
-                let fields: Map<String, Value> = serde_json::from_str(rest).map_err(|_| bad())?;
+                let Ok(Value::Object(fields)) = plain_json::from_str(rest) else { return Err(bad()) };
                 Self::key(fields)
             }
             "i" => Self::Index(rest.parse().map_err(|_| bad())?),

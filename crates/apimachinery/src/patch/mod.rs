@@ -23,6 +23,7 @@ use serde_json::{Map, Value};
 
 use crate::builtin;
 use crate::depth;
+use crate::plain_json;
 use crate::request::json as request_json;
 use crate::schema::{Definitions, Schema};
 use crate::{ApiError, FieldError, FieldErrorKind, strconv};
@@ -181,7 +182,7 @@ fn decoding(why: &str, prefixed: bool) -> String {
 /// Parses a body, or returns the syntax error. Invalid UTF-8 is replaced, not rejected.
 fn parse(body: &[u8]) -> Result<Value, String> {
     let text = request_json::readable(body);
-    let value = serde_json::from_str(&text)
+    let value = plain_json::from_str(&text)
         .map_err(|error| syntax::mistake(text.as_bytes()).unwrap_or_else(|| error.to_string()))?;
     if depth::of(&value) > depth::TEXT { Err(depth::exceeded()) } else { Ok(value) }
 }

@@ -7,17 +7,19 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::plain_json;
+
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
 /// Parses a body. Returns the parsed text along with its value: the body itself, unless something
 /// in it was replaced.
 pub fn parse(body: &Bytes) -> (Bytes, serde_json::Result<Value>) {
-    match serde_json::from_slice(body) {
+    match plain_json::from_slice(body) {
         Ok(value) => (body.clone(), Ok(value)),
         // Nearly every body parses at the first attempt, which is not slowed down.
         Err(_) => {
             let text = Bytes::from(readable(body).into_owned());
-            let value = serde_json::from_slice(&text);
+            let value = plain_json::from_slice(&text);
             (text, value)
         }
     }

@@ -9,6 +9,7 @@ use crate::ApiError;
 use crate::builtin;
 use crate::depth;
 use crate::patch::{Patch, PatchKind, json_name};
+use crate::plain_json;
 use crate::request::yaml;
 
 /// The body of a patch request.
@@ -56,7 +57,7 @@ pub(super) fn decode_applied(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>), ApiError> {
-    let parsed = match serde_json::from_slice(body) {
+    let parsed = match plain_json::from_slice(body) {
         Ok(value) if builtin::duplicate_fields(body).is_empty() => Ok((value, Vec::new())),
         Ok(value) => Ok((value, yaml::parse(body).map(|it| it.twice).unwrap_or_default())),
         Err(_) => yaml::parse(body).map(|it| (it.value, it.twice)),

@@ -17,6 +17,7 @@ use super::pieces::Pieces;
 use super::settings::Settings;
 use super::yaml::{flow_style, to_yaml};
 use crate::ApiError;
+use crate::plain_json;
 use crate::request::Encoding;
 
 /// A response.
@@ -194,7 +195,7 @@ pub(super) fn warn(answer: &mut Answer, warnings: impl IntoIterator<Item = impl 
 /// values nor the indentation of every line are in memory.
 fn yaml(json: Pieces) -> Pieces {
     if json.len() <= MAX_BLOCK_STYLE {
-        let value: Value = serde_json::from_slice(&json.clone().concat()).unwrap_or_default();
+        let value = plain_json::from_slice(&json.clone().concat()).unwrap_or_default();
         let limit = json.len().saturating_mul(MAX_YAML_GROWTH).saturating_add(SMALL_YAML);
         if let Ok(yaml) = to_yaml(&value, limit) {
             return yaml.into_bytes().into();

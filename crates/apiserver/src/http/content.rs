@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::pieces::Pieces;
 use crate::ApiError;
+use crate::plain_json;
 use crate::protobuf::{self, EncodeError};
 use crate::request::Encoding;
 
@@ -38,7 +39,7 @@ impl Content {
         match self {
             Self::Protobuf(pieces) => Ok(pieces),
             Self::Json(json) => {
-                let value: Value = serde_json::from_slice(&json.concat()).unwrap_or_default();
+                let value = plain_json::from_slice(&json.concat()).unwrap_or_default();
                 Ok(Pieces::from(protobuf::encode(&value)?))
             }
         }

@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use super::event_type::EventType;
 use super::protobuf_frame::ProtobufFrame;
 use crate::depth;
+use crate::plain_json;
 use crate::protobuf::{EncodeError, has_protobuf};
 
 /// The field that is left empty in the encoding, and filled in when the version is known.
@@ -360,7 +361,7 @@ impl Encoded {
 
     /// Returns the object as a value.
     pub fn to_value(&self) -> Value {
-        serde_json::from_slice(self.json())
+        plain_json::from_slice(self.json())
             .expect("`Draft::new` accepts only values within the depth limit of the parser")
     }
 

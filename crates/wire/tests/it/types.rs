@@ -277,3 +277,11 @@ fn text_of_an_object_is_not_in_the_error() {
         assert!(!bad.to_string().contains("s3cret"), "{bad}");
     }
 }
+
+#[test]
+fn a_key_that_serde_json_would_interpret_is_rejected() {
+    let body = br#"{"metadata":{"name":"a"},"spec":{"$serde_json::private::RawValue":"{}"}}"#;
+    let bad = dogwatch_wire::from_slice::<serde_json::Value>(body, Default::default()).expect_err("reserved");
+    assert!(bad.reason.starts_with("a key that is reserved by serde_json"), "{bad}");
+    assert_eq!(bad.path, "spec");
+}

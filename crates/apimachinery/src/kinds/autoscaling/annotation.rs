@@ -7,6 +7,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 
 use crate::kinds::quantity::Quantity;
+use crate::plain_json;
 use crate::scalar_syntax;
 
 /// The declared fields of all objects in an annotation, in an order that is consistent with each of
@@ -29,7 +30,7 @@ pub(super) enum FieldType {
 /// Decodes an annotation that holds an object or a list of objects. Returns `None` if any value has
 /// the wrong type.
 pub(super) fn read(text: &str, fields: Fields) -> Option<Value> {
-    conform(serde_json::from_str(text).ok()?, fields)
+    conform(plain_json::from_str(text).ok()?, fields)
 }
 
 /// Encodes an annotation.

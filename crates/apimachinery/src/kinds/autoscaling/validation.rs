@@ -31,7 +31,10 @@ pub(super) fn autoscaler(out: &mut FieldErrors, spec: &Value) {
         }
     }
     let version = text(spec, "/scaleTargetRef/apiVersion");
-    if !version.contains('/') {
+    // The only kind of the core group that can be scaled (`AllowEmptyAPIGroup` in
+    // k8s.io/kubernetes v1.36.4 pkg/registry/autoscaling/horizontalpodautoscaler/strategy.go).
+    let is_core = text(spec, "/scaleTargetRef/kind") == "ReplicationController";
+    if !version.contains('/') && !is_core {
         let detail = "apiVersion must specify API group";
         invalid(out, "spec.scaleTargetRef.apiVersion", &version.into(), detail);
     }

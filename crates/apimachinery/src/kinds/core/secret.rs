@@ -13,6 +13,7 @@ use crate::kinds::json_access::{Object, entries, fill, object, text};
 use crate::kinds::names;
 use crate::kinds::rules::{Accounting, COMMON, KindRules};
 use crate::kinds::validate::check::{FieldErrors, immutable, invalid, invalid_string, required};
+use crate::plain_json;
 use crate::{FieldError, FieldErrorKind};
 
 /// The rules of the kind Secret.
@@ -88,7 +89,7 @@ fn too_large(out: &mut FieldErrors, size: usize) {
 /// Checks that the contents of a registry secret are JSON. The message never contains them.
 fn docker(out: &mut FieldErrors, key: &str, value: &Value) {
     let bytes = STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
-    if serde_json::from_slice::<Value>(&bytes).is_ok() {
+    if plain_json::from_slice(&bytes).is_ok() {
         return;
     }
     let why = match bytes.first() {

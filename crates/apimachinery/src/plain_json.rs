@@ -1,0 +1,143 @@
+//! JSON values in which every key is a key.
+//!
+//! With its feature `raw_value`, which any crate of a program may enable, serde_json parses the text of
+//! the key `$serde_json::private::RawValue` as JSON again, with a depth limit of its own: nested texts
+//! then overflow the stack, and an object that was stored may not be readable. `arbitrary_precision`
+//! has such a key too. Text from outside is parsed here instead.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Parses a text.
+///
+/// # Errors
+///
+/// Returns the syntax error.
+pub fn from_str(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str::<Plain>(text).map(|it| it.0)
+}
+
+/// Parses a text in bytes.
+///
+/// # Errors
+///
+/// Returns the syntax error.
+pub fn from_slice(text: &[u8]) -> serde_json::Result<Value> {
+    serde_json::from_slice::<Plain>(text).map(|it| it.0)
+}
+
+/// A value that decodes without special keys.
+struct Plain(Value);
+
+impl<'de> Deserialize<'de> for Plain {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PlainVisitor).map(Self)
+    }
+}
+
+struct PlainVisitor;
+
+impl<'de> Visitor<'de> for PlainVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any valid JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Plain(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some((key, Plain(value))) = entries.next_entry::<String, Plain>()? {
+            map.insert(key, value);
+        }
+        Ok(map.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Regression test: the feature `raw_value` is on in this test, as it may be in any program.
+    #[test]
+    fn the_special_keys_of_serde_json_are_keys() {
+        for key in ["$serde_json::private::RawValue", "$serde_json::private::Number"] {
+            let object = json!({ key: "{" });
+            assert_eq!(from_str(&object.to_string()).expect("JSON"), object);
+            assert_eq!(from_slice(object.to_string().as_bytes()).expect("JSON"), object);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_is_the_same_value_as_for_serde_json(text in "[\\[\\]{}\",:0-9.eE+ \\-a-z\\\\]{0,40}") {
+            prop_assert_eq!(from_str(&text).ok(), serde_json::from_str::<Value>(&text).ok());
+        }
+    }
+
+    #[test]
+    fn numbers_texts_and_depth_are_those_of_serde_json() {
+        for text in [
+            "1",
+            "-1",
+            "18446744073709551615",
+            "1.5",
+            "1e3",
+            "-0",
+            "-0.0",
+            "1e400",
+            "99999999999999999999",
+            "null",
+            "true",
+            r#""\u00e9\n""#,
+            r#"{"a":[1,{"a":2,"a":3}]}"#,
+            "",
+            "{",
+            "[1,]",
+            "1 2",
+        ] {
+            assert_eq!(from_str(text).ok(), serde_json::from_str::<Value>(text).ok(), "{text}");
+        }
+        assert!(from_str(&"[".repeat(200)).is_err());
+    }
+}
