@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::LazyLock;
 
 use compact_str::CompactString;
 use serde_json::{Map, Number, Value};
@@ -182,16 +183,28 @@ fn compare(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// Returns the fields of an object by name. They are not copied: a comparison of nested objects
-/// would hold a copy for each level.
+/// Returns the fields of an object by name. They are not copied, since a comparison of nested objects
+/// would hold a copy for each level, and not collected if they are sorted: mostly the first one decides.
 fn sorted_fields(object: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    let mut fields: Vec<(&String, &Value)> = object.iter().collect();
-    // Objects are sorted already unless their order is preserved.
-    if !fields.is_sorted_by_key(|(name, _)| *name) {
-        fields.sort_by_key(|(name, _)| *name);
-    }
-    fields.into_iter()
+    let (sorted, others) = match *HAS_SORTED_OBJECTS {
+        true => (Some(object.iter()), Vec::new()),
+        false => {
+            let mut fields: Vec<(&String, &Value)> = object.iter().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            (None, fields)
+        }
+    };
+    sorted.into_iter().flatten().chain(others)
 }
+
+/// True unless a crate of the program enables serde_json's feature `preserve_order`.
+static HAS_SORTED_OBJECTS: LazyLock<bool> = LazyLock::new(|| {
+    let mut object = Map::new();
+    for key in ["b", "a"] {
+        object.insert(key.to_owned(), Value::Null);
+    }
+    object.keys().is_sorted()
+});
 
 fn rank(value: &Value) -> u8 {
     match value {

@@ -138,18 +138,20 @@ pub(super) fn arrange(
     }
     let (first, live) = (Positions::new(first, key), Positions::new(live, key));
     let (named, others): (Vec<_>, Vec<_>) = merged.into_iter().partition(|item| first.of(item).is_some());
-    let mut named = sort(named, &first).into_iter().peekable();
-    let mut others = sort(others, &live).into_iter().peekable();
+    // Finding a position takes as long as the key is large, so each is found once.
+    let placed = |items: Vec<Value>| items.into_iter().map(|it| (live.of(&it), it));
+    let mut named = placed(sort(named, &first)).peekable();
+    let mut others = placed(sort(others, &live)).peekable();
     let mut arranged = Vec::new();
     loop {
         let other_first = match (others.peek(), named.peek()) {
-            (Some(other), Some(named)) => {
-                live.of(other).zip(live.of(named)).is_some_and(|(other, named)| other < named)
+            (Some((other, _)), Some((named, _))) => {
+                other.zip(*named).is_some_and(|(other, named)| other < named)
             }
             (other, _) => other.is_some(),
         };
         match if other_first { others.next() } else { named.next() } {
-            Some(item) => arranged.push(item),
+            Some((_, item)) => arranged.push(item),
             None => return Ok(arranged),
         }
     }
@@ -203,11 +205,15 @@ pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -
 
 fn same(left: &Value, right: &Value, key: Option<&str>) -> Result<bool, ApiError> {
     let Some(key) = key else { return Ok(left == right) };
-    let value = |item: &Value| match item {
-        Value::Object(fields) => fields.get(key).cloned().ok_or_else(|| no_key(fields, key)),
+    Ok(key_of(left, key)? == key_of(right, key)?)
+}
+
+/// Returns the key of an item. It may be large, and is compared with those of many items.
+fn key_of<'v>(item: &'v Value, key: &str) -> Result<&'v Value, ApiError> {
+    match item {
+        Value::Object(fields) => fields.get(key).ok_or_else(|| no_key(fields, key)),
         other => Err(wrong_type(MAP, other)),
-    };
-    Ok(value(left)? == value(right)?)
+    }
 }
 
 /// Returns true if the items of the lists are objects.
