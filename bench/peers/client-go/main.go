@@ -60,15 +60,7 @@ func follow(kubeconfig, namespace, until, contentType string) error {
 
 	var events, lastChange atomic.Int64
 	change := func() { events.Add(1); lastChange.Store(time.Now().UnixNano()) }
-	if _, err := maps.Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(_ any, initial bool) {
-			if !initial {
-				change()
-			}
-		},
-		UpdateFunc: func(_, _ any) { change() },
-		DeleteFunc: func(any) { change() },
-	}); err != nil {
+	if _, err := maps.Informer().AddEventHandler(onChange(change)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -93,6 +85,19 @@ func follow(kubeconfig, namespace, until, contentType string) error {
 		"peer": "client-go 0.36", "objects": len(objects), "digest": digest(objects),
 		"events": events.Load(), "lists": lists.Load(),
 	})
+}
+
+// onChange calls a function for every change after the first list.
+func onChange(change func()) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(_ any, initial bool) {
+			if !initial {
+				change()
+			}
+		},
+		UpdateFunc: func(_, _ any) { change() },
+		DeleteFunc: func(any) { change() },
+	}
 }
 
 func state(lister corelisters.ConfigMapNamespaceLister) []*corev1.ConfigMap {

@@ -19,7 +19,6 @@ import (
 
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -68,15 +67,7 @@ func syncPods(arguments []string) error {
 			close(reached)
 		}
 	}
-	if _, err := pods.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(_ any, initial bool) {
-			if !initial {
-				change()
-			}
-		},
-		UpdateFunc: func(_, _ any) { change() },
-		DeleteFunc: func(any) { change() },
-	}); err != nil {
+	if _, err := pods.AddEventHandler(onChange(change)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

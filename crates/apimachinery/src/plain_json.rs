@@ -2,10 +2,12 @@
 //!
 //! With its feature `raw_value`, which any crate of a program may enable, serde_json parses the text of
 //! the key `$serde_json::private::RawValue` as JSON again, with a depth limit of its own: nested texts
-//! then overflow the stack, and an object that was stored may not be readable. `arbitrary_precision`
-//! has such a key too. Text from outside is parsed here instead.
+//! then overflow the stack, and an object that was stored may not be readable. Text from outside is
+//! parsed here instead. With the feature `arbitrary_precision`, floats themselves come as such a key, and
+//! only serde_json can tell them apart: then its values are used.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -16,7 +18,10 @@ use serde_json::{Map, Number, Value};
 ///
 /// Returns the syntax error.
 pub fn from_str(text: &str) -> serde_json::Result<Value> {
-    serde_json::from_str::<Plain>(text).map(|it| it.0)
+    match *HAS_NUMBERS_AS_MAPS {
+        true => serde_json::from_str(text),
+        false => serde_json::from_str::<Plain>(text).map(|it| it.0),
+    }
 }
 
 /// Parses a text in bytes.
@@ -25,8 +30,15 @@ pub fn from_str(text: &str) -> serde_json::Result<Value> {
 ///
 /// Returns the syntax error.
 pub fn from_slice(text: &[u8]) -> serde_json::Result<Value> {
-    serde_json::from_slice::<Plain>(text).map(|it| it.0)
+    match *HAS_NUMBERS_AS_MAPS {
+        true => serde_json::from_slice(text),
+        false => serde_json::from_slice::<Plain>(text).map(|it| it.0),
+    }
 }
+
+/// True if a crate of the program enables serde_json's feature `arbitrary_precision`.
+static HAS_NUMBERS_AS_MAPS: LazyLock<bool> =
+    LazyLock::new(|| serde_json::from_str::<Plain>("1.5").is_ok_and(|it| it.0.is_object()));
 
 /// A value that decodes without special keys.
 struct Plain(Value);

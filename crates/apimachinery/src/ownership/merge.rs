@@ -1,6 +1,6 @@
 //! The merge of an applied configuration into a live object, by their schema.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
@@ -47,53 +47,76 @@ fn merge_fields(members: &Members, base: &Value, over: &Value, definitions: &dyn
     Value::Object(merged)
 }
 
-/// Returns the items of a list that have a key, each with its element.
-fn keyed_items<'a>(
-    list: &Items,
-    items: &'a [Value],
-    definitions: &dyn Definitions,
-) -> Vec<(Element, &'a Value)> {
-    items.iter().filter_map(|item| Some((list.element(item, definitions).ok()?, item))).collect()
-}
-
 /// Merges two lists. The items of `over` keep their order. Those that only `base` has keep theirs,
 /// and come as early as possible: those before the next shared item precede the new items of `over`
 /// before it.
 fn merge_items(list: &Items, base: &[Value], over: &[Value], definitions: &dyn Definitions) -> Value {
-    let (base, over) = (keyed_items(list, base, definitions), keyed_items(list, over, definitions));
-    let in_over: BTreeSet<&Element> = over.iter().map(|(element, _)| element).collect();
-    let mut in_base: BTreeMap<&Element, Option<&Value>> = BTreeMap::new();
-    for (element, item) in &base {
-        // If several items have the same key, none of them is merged with.
-        in_base.entry(element).and_modify(|known| *known = None).or_insert(Some(*item));
+    // Keys can be as large as a request. They are numbered once, and then only the numbers are compared.
+    let mut numbers = BTreeMap::new();
+    let base = numbered_items(list, base, definitions, &mut numbers);
+    let over = numbered_items(list, over, definitions, &mut numbers);
+    let mut is_in_over = vec![false; numbers.len()];
+    for (number, _) in &over {
+        is_in_over[*number] = true;
+    }
+    let mut in_base = vec![InBase::Never; numbers.len()];
+    for (number, item) in &base {
+        in_base[*number] = match in_base[*number] {
+            InBase::Never => InBase::Once(item),
+            InBase::Once(_) | InBase::Repeatedly => InBase::Repeatedly,
+        };
     }
 
     let mut merged = Vec::with_capacity(base.len().max(over.len()));
     let mut rest = base.iter().peekable();
-    for ((element, item), shared) in over.iter().zip(next_shared(&over, &in_base)) {
-        while let Some((own, item)) = rest.next_if(|(it, _)| Some(it) != shared) {
-            if !in_over.contains(own) {
+    for ((number, item), shared) in over.iter().zip(next_shared(&over, &in_base)) {
+        while let Some((own, item)) = rest.next_if(|(it, _)| Some(*it) != shared) {
+            if !is_in_over[*own] {
                 merged.push((*item).clone());
             }
         }
-        merged.push(match in_base.get(element) {
-            Some(Some(under)) => merge(under, item, list.schema(), definitions),
-            Some(None) | None => (*item).clone(),
+        merged.push(match in_base[*number] {
+            InBase::Once(under) => merge(under, item, list.schema(), definitions),
+            InBase::Never | InBase::Repeatedly => (*item).clone(),
         });
-        rest.next_if(|(it, _)| it == element);
+        rest.next_if(|(it, _)| it == number);
     }
-    merged.extend(rest.filter(|(it, _)| !in_over.contains(it)).map(|(_, item)| (*item).clone()));
+    merged.extend(rest.filter(|(it, _)| !is_in_over[*it]).map(|(_, item)| (*item).clone()));
     Value::Array(merged)
 }
 
-/// Returns for each item the first one from it on that the other list has too.
-fn next_shared<'a>(
-    items: &'a [(Element, &Value)],
-    other: &BTreeMap<&Element, Option<&Value>>,
-) -> Vec<Option<&'a Element>> {
+/// The items of the live list that have the same key.
+#[derive(Clone, Copy)]
+enum InBase<'a> {
+    Never,
+    Once(&'a Value),
+    /// None of the items is merged with.
+    Repeatedly,
+}
+
+/// Returns the items of a list that have a key, each with the number of its key.
+fn numbered_items<'a>(
+    list: &Items,
+    items: &'a [Value],
+    definitions: &dyn Definitions,
+    numbers: &mut BTreeMap<Element, usize>,
+) -> Vec<(usize, &'a Value)> {
+    let keyed = items.iter().filter_map(|item| Some((list.element(item, definitions).ok()?, item)));
+    keyed
+        .map(|(element, item)| {
+            let next = numbers.len();
+            (*numbers.entry(element).or_insert(next), item)
+        })
+        .collect()
+}
+
+/// Returns for each item the first one from it on that the live list has too.
+fn next_shared(items: &[(usize, &Value)], in_base: &[InBase<'_>]) -> Vec<Option<usize>> {
     let mut next = None;
-    let from_the_end = items.iter().rev().map(|(element, _)| {
-        next = Some(element).filter(|it| other.contains_key(it)).or(next);
+    let from_the_end = items.iter().rev().map(|(number, _)| {
+        if !matches!(in_base[*number], InBase::Never) {
+            next = Some(*number);
+        }
         next
     });
     let mut all: Vec<_> = from_the_end.collect();

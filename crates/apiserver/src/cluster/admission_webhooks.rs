@@ -29,6 +29,7 @@ use super::write::Write;
 use crate::ApiError;
 use crate::kinds::json_access::{at, number, text};
 use crate::patch::{Patch, PatchKind};
+use crate::plain_json;
 use crate::registry::Kind;
 use crate::webhook::review::{self, Purpose, Verdict};
 
@@ -168,7 +169,7 @@ impl AdmissionWebhooks<'_> {
             return Ok(false);
         };
         warnings.extend(verdict.warnings);
-        let is_empty = |it: &[u8]| serde_json::from_slice::<Vec<Value>>(it).is_ok_and(|it| it.is_empty());
+        let is_empty = |it: &[u8]| plain_json::from_slice(it).is_ok_and(|it| it == Value::Array(Vec::new()));
         let Some(patch) = verdict.patch.filter(|it| !is_empty(it)) else { return Ok(false) };
         let Some(before) = seen.object else {
             let name = text(&hook.webhook, "/name");

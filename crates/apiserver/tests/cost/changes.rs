@@ -385,6 +385,45 @@ fn patches_cost_in_proportion_to_their_size() {
             500,
         ),
         (
+            "a large key and an order",
+            4_000,
+            |n| {
+                let order = list(n, |_| json!({ "uid": 1 }));
+                let owners = json!([{ "uid": list(n, |_| json!(0)) }]);
+                let patch = json!({ "$setElementOrder/ownerReferences": order, "ownerReferences": owners });
+                change(json!({}), Sent::strategic(CONFIG_MAP, &json!({ "metadata": patch })))
+            },
+            500,
+        ),
+        (
+            "a long key and new items",
+            2_000,
+            |n| {
+                let owner =
+                    |uid: String| json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid });
+                let object =
+                    json!({ "metadata": { "name": "a", "ownerReferences": [owner("x".repeat(40 * n))] } });
+                let owners = list(n, |i| owner(format!("u{i}")));
+                vec![
+                    Sent::post(CONFIG_MAPS, &object),
+                    Sent::strategic(CONFIG_MAP, &json!({ "metadata": { "ownerReferences": owners } })),
+                ]
+            },
+            200,
+        ),
+        (
+            "a large key and applied items",
+            2_000,
+            |n| {
+                let mut owners = vec![json!({ "uid": map(n, |i| (format!("a{i}"), json!(0))) })];
+                owners.extend((0..n).map(|_| json!({ "uid": { "b": 0 } })));
+                let object = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+                    "metadata": { "name": "a", "ownerReferences": owners } });
+                vec![Sent::apply(by("m"), &object)]
+            },
+            500,
+        ),
+        (
             "fields without a schema",
             75,
             |n| {
