@@ -10,6 +10,10 @@ use crate::plain_json;
 /// visit the same values again and again: `n` of them take time that is exponential in `n`.
 pub(crate) const MAX_VISITED: usize = 1_000_000;
 
+/// The number of bytes whose comparison counts as one visit. A path can compare the same long string
+/// with itself again and again.
+const BYTES_PER_VISIT: usize = 64;
+
 /// The number of bytes of all steps of a path. kube-apiserver has no limit of its own.
 const MAX_LENGTH: usize = 64 * 1024;
 
@@ -283,7 +287,10 @@ fn apply<'a>(step: &Step, values: &[&'a Value], visits: &mut Visits) -> Option<V
     let mut found = Vec::new();
     let there = values.iter().copied().filter(|value| !value.is_null());
     match step {
-        Step::Field(name) => found.extend(there.filter_map(|value| value.as_object()?.get(name))),
+        Step::Field(name) => {
+            visits.take(values.len().saturating_mul(name.len() / BYTES_PER_VISIT))?;
+            found.extend(there.filter_map(|value| value.as_object()?.get(name)));
+        }
         Step::Every => {
             for value in there {
                 let children = children(value);
@@ -375,7 +382,10 @@ fn passes(
     };
     match (operands(left, item, visits)?.as_slice(), operands(right, item, visits)?.as_slice()) {
         ([], _) | (_, []) => Some(false),
-        ([left], [right]) => compare(left, *comparison, right),
+        ([left], [right]) => {
+            visits.take(bytes_compared(left, right) / BYTES_PER_VISIT)?;
+            compare(left, *comparison, right)
+        }
         _ => None,
     }
 }
@@ -384,6 +394,14 @@ fn operands<'a>(operand: &'a Operand, item: &'a Value, visits: &mut Visits) -> O
     match operand {
         Operand::Literal(literal) => Some(vec![literal]),
         Operand::Path(steps) => walk(steps, vec![item], visits),
+    }
+}
+
+/// Returns the number of bytes that a comparison of two values reads at most.
+fn bytes_compared(left: &Value, right: &Value) -> usize {
+    match (left, right) {
+        (Value::String(left), Value::String(right)) => left.len().min(right.len()),
+        _ => 0,
     }
 }
 
@@ -462,5 +480,14 @@ mod tests {
             assert_eq!(parsed.find(&nested).is_some(), finds, "{path}");
         }
         assert_eq!(JsonPath::parse(&".a".repeat(MAX_LENGTH)), None);
+    }
+
+    #[test]
+    fn a_path_that_compares_a_long_string_again_and_again_finds_nothing() {
+        let often = format!("[{}0]", "0,".repeat(499));
+        let path = JsonPath::parse(&format!(".l{often}{often}[?(@==@)]")).expect("it is a path");
+        let list = |length: usize| json!({ "l": [[["x".repeat(length)]]] });
+        assert_eq!(path.find(&list(1)).map(|it| it.len()), Some(250_000));
+        assert_eq!(path.find(&list(100_000)), None);
     }
 }

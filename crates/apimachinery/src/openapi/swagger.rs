@@ -15,6 +15,7 @@ use super::custom::{self, CustomKind};
 use super::message::{self, DEFINITIONS, PATHS};
 use super::path;
 use crate::builtin::{self, Descriptions};
+use crate::plain_json;
 
 /// The document, in parts that are JSON text.
 #[derive(Debug)]
@@ -83,7 +84,7 @@ impl OpenApiV2 {
         let mut out = message::document(&head);
         for (part, entries) in [(&PATHS, &self.paths), (&DEFINITIONS, &self.definitions)] {
             let values = entries.iter().map(|(name, json)| {
-                (name.as_str(), serde_json::from_str(json).expect("the parts were serialized from values"))
+                (name.as_str(), plain_json::from_str(json).expect("the parts were serialized from values"))
             });
             message::add_entries(&mut out, part, values);
         }

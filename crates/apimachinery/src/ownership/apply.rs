@@ -10,6 +10,7 @@
 //! live .. new --> changes --> conflicts, or fields that others lose
 //! ```
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use dogwatch_core::Reason;
@@ -197,10 +198,17 @@ impl Application<'_> {
         let definitions = self.target.definitions;
         let gone = dropped(&then, &before.fields, &owned, &schema, definitions);
         if gone.is_empty() {
+            drop(then);
             return Ok(merged);
         }
         let left = without(&then, &gone, &schema, definitions);
-        Ok(view(&left, self.target.api_version, self.target)?.map_or(merged, |(left, _)| left))
+        drop(then);
+        let here = view(&left, self.target.api_version, self.target)?;
+        Ok(match here {
+            None => merged,
+            Some((Cow::Owned(here), _)) => here,
+            Some((Cow::Borrowed(_), _)) => left,
+        })
     }
 
     /// Rejects conflicts, except with `force`, and for kubectl except those about fields that still

@@ -49,13 +49,9 @@ impl Changes {
             if by_version.contains_key(version) {
                 continue;
             }
-            let shown = |which: &str, object: &Value| {
-                let failed = |why: SchemaErrors| why.within(&format!("failed to convert {which} object"));
-                view(object, version, target).map_err(failed)
-            };
-            let (Some((old, schema)), Some((new, _))) = (shown("old", old)?, shown("new", new)?) else {
-                continue;
-            };
+            let old = view(old, version, target).map_err(|why| why.within("failed to convert old object"))?;
+            let new = view(new, version, target).map_err(|why| why.within("failed to convert new object"))?;
+            let (Some((old, schema)), Some((new, _))) = (old, new) else { continue };
             let found = compare(&old, &new, &schema, target.definitions);
             by_version.insert(version.clone(), Difference::of(found, target));
         }

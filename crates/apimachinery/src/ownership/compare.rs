@@ -24,12 +24,27 @@ pub struct Comparison {
 
 /// Compares two objects. An object that is added or removed is listed with everything in it.
 pub fn compare(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Definitions) -> Comparison {
-    between(old, new, schema, definitions).1
+    between(old, new, schema, definitions, 0).1
+}
+
+/// Returns true if values at this depth are first compared as a whole.
+///
+/// Equal values need no look at their parts. The comparison of values that differ is repeated in
+/// their parts, though: at every depth, a change at the bottom would cost the size of the object times
+/// its depth.
+const fn is_compared_whole(depth: usize) -> bool {
+    depth < 8 || depth.is_power_of_two()
 }
 
 /// Returns true if the value itself has changed, and the differences in it.
-fn between(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Definitions) -> (bool, Comparison) {
-    if old == new {
+fn between(
+    old: &Value,
+    new: &Value,
+    schema: &Schema,
+    definitions: &dyn Definitions,
+    depth: usize,
+) -> (bool, Comparison) {
+    if is_compared_whole(depth) && old == new {
         return (false, Comparison::default());
     }
     let was = Content::of(old, schema, definitions);
@@ -44,17 +59,22 @@ fn between(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Definiti
         (Content::Parts(_), Content::Leaf) | (Content::Leaf, Content::Parts(_)) => true,
         _ => !same(old, new),
     };
-    (another, of_parts(was.parts(), is.parts(), definitions))
+    (another, of_parts(was.parts(), is.parts(), definitions, depth + 1))
 }
 
-fn of_parts(old: Vec<Part<'_>>, new: Vec<Part<'_>>, definitions: &dyn Definitions) -> Comparison {
+fn of_parts(
+    old: Vec<Part<'_>>,
+    new: Vec<Part<'_>>,
+    definitions: &dyn Definitions,
+    depth: usize,
+) -> Comparison {
     let mut found = Comparison::default();
     let order = |a: &Part<'_>, b: &Part<'_>| -> Ordering { a.element.cmp(&b.element) };
     for pair in merge_join(old, new, order) {
         match pair {
             Pair::Left(gone) => found.add_removed(gone, definitions),
             Pair::Right(come) => found.add_new(come, definitions),
-            Pair::Both(was, is) => found.compare_part(was, is, definitions),
+            Pair::Both(was, is) => found.compare_part(was, is, definitions, depth),
         }
     }
     found
@@ -73,10 +93,10 @@ impl Comparison {
 
     /// Compares a part that both objects have. Duplicate items are one value together; an item that
     /// is added to them or removed changes it.
-    fn compare_part(&mut self, was: Part<'_>, is: Part<'_>, definitions: &dyn Definitions) {
+    fn compare_part(&mut self, was: Part<'_>, is: Part<'_>, definitions: &dyn Definitions, depth: usize) {
         match (&was.held, &is.held) {
             (PartValue::One(old), PartValue::One(new)) => {
-                let (another, inside) = between(old, new, &is.schema, definitions);
+                let (another, inside) = between(old, new, &is.schema, definitions, depth);
                 for (all, below) in [(&mut self.added, inside.added), (&mut self.removed, inside.removed)] {
                     if !below.is_empty() {
                         all.put(is.element.clone(), false, below);
@@ -124,6 +144,16 @@ mod tests {
             let found = compare(&old, &new, &Schema::Any, &NoDefinitions);
             let found = (found.added.to_json(), found.modified.to_json(), found.removed.to_json());
             assert_eq!(found, (added, modified, removed), "{old} to {new}");
+        }
+    }
+
+    #[test]
+    fn differences_at_any_depth_are_found_with_few_comparisons_of_whole_values() {
+        assert!((0..100).filter(|it| is_compared_whole(*it)).count() <= 12);
+        for levels in [1, 7, 8, 9, 31, 32, 33, 90] {
+            let nested = |value: u8| (0..levels).fold(json!(value), |it, _| json!({ "a": it, "b": 1 }));
+            let found = compare(&nested(1), &nested(2), &Schema::Any, &NoDefinitions);
+            assert_eq!((found.modified.len(), found.added.len(), found.removed.len()), (1, 0, 0), "{levels}");
         }
     }
 

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::element::escape_html;
 use super::field_set::{BadFields, FieldSet};
+use crate::strconv;
 
 /// The largest number of update entries; the oldest ones beyond it are merged.
 /// `DefaultMaxUpdateManagers` in k8s.io/apimachinery v0.36.4
@@ -171,18 +172,18 @@ impl Managed {
             return;
         };
         oldest_first.sort_by_cached_key(|manager| (self.seconds(manager), manager.identifier()));
-        let mut first_of_version: BTreeMap<String, Manager> = BTreeMap::new();
+        let mut first_of_version: BTreeMap<&str, &Manager> = BTreeMap::new();
         let mut folded = Vec::new();
-        for manager in oldest_first {
-            match first_of_version.get(&manager.api_version) {
-                None => _ = first_of_version.insert(manager.api_version.clone(), manager),
+        for manager in &oldest_first {
+            match first_of_version.get(manager.api_version.as_str()) {
+                None => _ = first_of_version.insert(&manager.api_version, manager),
                 Some(_) if manager.is_old_updates() => {}
-                Some(first) => folded.push((first.clone(), manager)),
+                Some(first) => folded.push((*first, manager)),
             }
         }
         let mut moved = BTreeMap::new();
         for (first, manager) in folded.into_iter().take(excess) {
-            self.fold(&first, &manager, &mut moved);
+            self.fold(first, manager, &mut moved);
         }
         for (old, sets) in moved {
             if let Some(into) = self.sets.get_mut(&old) {
@@ -247,9 +248,9 @@ impl Manager {
 /// Formats a manager as in messages about conflicts.
 impl fmt::Display for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.name)?;
+        f.write_str(&strconv::quote(&self.name))?;
         if !self.subresource.is_empty() {
-            write!(f, " with subresource {:?}", self.subresource)?;
+            write!(f, " with subresource {}", strconv::quote(&self.subresource))?;
         }
         if self.operation == Operation::Update {
             write!(f, " using {}", self.api_version)?;

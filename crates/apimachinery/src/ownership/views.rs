@@ -1,6 +1,7 @@
 //! An object in the other versions of its kind, to find the fields that a manager owns in another
 //! version.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
@@ -24,17 +25,17 @@ const MOST_VERSIONS: usize = 16;
 ///
 /// # Errors
 /// An error if the schema of the version does not have all fields of the object.
-pub(super) fn view(
-    object: &Value,
+pub(super) fn view<'a>(
+    object: &'a Value,
     api_version: &str,
     target: &Target<'_>,
-) -> Result<Option<(Value, Schema)>, SchemaErrors> {
+) -> Result<Option<(Cow<'a, Value>, Schema)>, SchemaErrors> {
     if api_version == target.api_version && object.get("apiVersion").is_none_or(|it| it == api_version) {
-        return Ok(Some((object.clone(), target.schema.clone())));
+        return Ok(Some((Cow::Borrowed(object), target.schema.clone())));
     }
     let Some((object, schema)) = target.versions.convert(object, api_version) else { return Ok(None) };
     check(&object, &schema, target.definitions, Duplicates::Refused)?;
-    Ok(Some((object, schema)))
+    Ok(Some((Cow::Owned(object), schema)))
 }
 
 /// Updates all sets to the current schemas, and drops entries of versions that do not exist any

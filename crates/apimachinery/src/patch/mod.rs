@@ -149,22 +149,22 @@ impl Patch {
             }
         };
         if patched.is_array() {
-            return Err(self.unfit(&patched, NO_OBJECT));
+            return Err(self.unfit(&patched.to_string(), NO_OBJECT));
         }
         if depth::is_exceeded_by(&patched) {
-            return Err(self.unfit(&patched, &depth::exceeded()));
+            return Err(self.unfit(&patched.to_string(), &depth::exceeded()));
         }
         Ok(patched)
     }
 
-    /// Creates a 422: the patch applied, but `patched` cannot be decoded. `why` is the reason, for
+    /// Creates a 422: the patch applied, but its result, given as JSON, cannot be decoded. `why` is the reason, for
     /// example `strict decoding error: unknown field "foo"`.
-    pub fn unfit(&self, patched: &Value, why: &str) -> ApiError {
+    pub fn unfit(&self, patched: &str, why: &str) -> ApiError {
         let shown = match (&self.body, self.kind) {
             (Body::Object(patch), PatchKind::Strategic) => {
                 go_format::GoValue(&Value::Object(patch.clone())).to_string()
             }
-            _ => patched.to_string(),
+            _ => patched.to_owned(),
         };
         let problem = FieldError::with_value("patch", FieldErrorKind::Invalid, strconv::quote(&shown), why);
         ApiError::invalid("", "", "", &[problem])
@@ -348,7 +348,7 @@ mod tests {
             [(PatchKind::Merge, r#""{\"a\":1,\"foo\":1}""#), (PatchKind::Strategic, r#""map[foo:1]""#)]
         {
             let patch = Patch::decode(kind, br#"{"foo":1}"#, true).expect("a patch");
-            let refusal = patch.unfit(&json!({"a": 1, "foo": 1}), why);
+            let refusal = patch.unfit(r#"{"a":1,"foo":1}"#, why);
             assert_eq!(refusal.0.causes()[0].message, format!("Invalid value: {shown}: {why}"));
         }
     }

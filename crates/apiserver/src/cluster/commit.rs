@@ -17,12 +17,12 @@ use crate::ApiError;
 use crate::kinds::json_access::{at, text};
 use crate::store::{Draft, Expect};
 
-/// The maximum size of an object as JSON, in bytes: twice that of a request body, which leaves as
-/// much room for `managedFields`. Without it, patches could let an object grow until one change of
-/// it exceeds the log, and every change ends all watches.
+/// The maximum size of an object as JSON, in bytes: that of a request body. Without it, patches could
+/// let an object grow until one change of it exceeds the log, and every change ends all watches. A
+/// write holds several decoded copies of the object, each up to a hundred times as large as the text.
 ///
 /// kube-apiserver leaves this to etcd, which rejects 1.5 MiB by default.
-pub(super) const LARGEST_OBJECT: usize = 6 * 1024 * 1024;
+pub(super) const LARGEST_OBJECT: usize = 3 * 1024 * 1024;
 
 /// The number of attempts to write without a resource version while other writes conflict.
 pub(super) const ATTEMPTS: usize = 64;

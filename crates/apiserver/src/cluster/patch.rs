@@ -162,13 +162,13 @@ fn settle_patched(
     new: &mut Value,
     writer: &Writer,
 ) -> Result<Vec<String>, ApiError> {
-    let patched = new.clone();
-    let bytes = new.to_string();
+    let patched = new.to_string();
+    let resets_managers = new.pointer("/metadata/managedFields").is_some_and(|it| *it == json!([]));
     check_type(place.kind, new).map_err(|why| patch.unfit(&patched, &why))?;
-    let found = settle(place.kind, bytes.as_bytes(), new).map_err(|why| patch.unfit(&patched, &why))?;
+    let found = settle(place.kind, patched.as_bytes(), new).map_err(|why| patch.unfit(&patched, &why))?;
     // An empty list asks to reset the managed fields. Decoding drops empty lists, so the equivalent
     // form with one empty entry is used instead.
-    if patched.pointer("/metadata/managedFields").is_some_and(|it| *it == json!([])) {
+    if resets_managers {
         metadata_mut(new).insert("managedFields".to_owned(), json!([{}]));
     }
     let strict = patch.strict_errors().iter().cloned().chain(found).collect();

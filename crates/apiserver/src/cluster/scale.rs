@@ -61,7 +61,7 @@ impl ScaleSubresource<'_> {
                 self.change("", (writer, Owning::Track), |base| {
                     let patch = decode_patch(self.place, *kind, body, writer)?;
                     let mut scale = patch.apply(base, &schema, &BuiltinDefinitions)?;
-                    let patched = scale.clone();
+                    let patched = scale.to_string();
                     let found = settle(&schema, &mut scale).map_err(|why| patch.unfit(&patched, &why))?;
                     let strict = patch.strict_errors().iter().cloned().chain(found).collect();
                     let warnings = check_strict(strict, writer.validation, |why| patch.unfit(&patched, why))?;

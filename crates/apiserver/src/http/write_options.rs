@@ -6,11 +6,9 @@ use http::header::USER_AGENT;
 
 use super::query::Query;
 use crate::cluster::{FieldValidation, Writer};
+use crate::kinds::validate::field_manager;
 use crate::user::User;
 use crate::{ApiError, FieldError, FieldErrorKind};
-
-/// The maximum length of a field manager, in bytes: `FieldManagerMaxLength` in the same file.
-const MANAGER_LIMIT: usize = 128;
 
 /// The type of the options, which decides their name and validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +50,7 @@ pub(super) fn writer(
         }
         _ => {}
     }
-    problems.extend(manager_problems(given));
+    problems.extend(field_manager::problems("fieldManager", given));
     let dry_run: Vec<&str> = query.all("dryRun").collect();
     problems.extend(dry_run_problem(&dry_run));
     let validation = match query.get("fieldValidation").unwrap_or_default() {
@@ -93,49 +91,12 @@ pub(super) fn manager_of_agent(headers: &HeaderMap) -> String {
     let agent = headers.get(USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let mut manager = agent.split('/').next().unwrap_or_default().to_owned();
     manager.retain(|it| !it.is_control());
-    let end =
-        (0..=MANAGER_LIMIT.min(manager.len())).rev().find(|it| manager.is_char_boundary(*it)).unwrap_or(0);
+    let end = (0..=field_manager::MAX_LENGTH.min(manager.len()))
+        .rev()
+        .find(|it| manager.is_char_boundary(*it))
+        .unwrap_or(0);
     manager.truncate(end);
     manager
-}
-
-/// Quotes a text as Go's `%q` does, as far as ASCII goes.
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => out.extend(['\\', letter]),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{b}' => out.push_str("\\v"),
-            '\u{c}' => out.push_str("\\f"),
-            it if it.is_ascii_control() => out.push_str(&format!("\\x{:02x}", u32::from(it))),
-            it => out.push(it),
-        }
-    }
-    out.push('"');
-    out
-}
-
-fn manager_problems(manager: &str) -> Vec<FieldError> {
-    let mut problems = Vec::new();
-    if manager.len() > MANAGER_LIMIT {
-        let detail = format!("may not be more than {MANAGER_LIMIT} bytes");
-        problems.push(FieldError::new("fieldManager", FieldErrorKind::TooLong, &detail));
-    }
-    if let Some((at, bad)) = manager.char_indices().find(|(_, it)| it.is_control()) {
-        let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(bad));
-        problems.push(FieldError::with_value(
-            "fieldManager",
-            FieldErrorKind::Invalid,
-            quoted(manager),
-            &detail,
-        ));
-    }
-    problems
 }
 
 impl Options {

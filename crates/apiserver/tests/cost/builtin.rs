@@ -235,6 +235,21 @@ fn ownership_costs_in_proportion_to_the_size_of_managed_fields() {
             201,
         ),
         (
+            "many managers and one with a long name",
+            300,
+            |n| {
+                let named = |name: String| {
+                    let mut it = managed(json!({ "f:x": {} }));
+                    it["manager"] = json!(name);
+                    it
+                };
+                let mut managers = vec![named("a".repeat(100 * n))];
+                managers.extend((0..n).map(|i| named(format!("b{i}"))));
+                metadata(json!({ "managedFields": managers }))
+            },
+            201,
+        ),
+        (
             "many managers of many versions",
             50,
             |n| {
@@ -341,7 +356,7 @@ fn core_objects_cost_in_proportion_to_their_size() {
                 let scopes = list(n, |i| json!(["BestEffort", "Terminating"][i % 2]));
                 vec![Sent::post(
                     "/api/v1/namespaces/default/resourcequotas",
-                    &json!({ "metadata": { "name": "a" }, "spec": { "scopes": scopes, "hard": map(n, |i| (format!("count/k{i}"), json!("1"))) } }),
+                    &json!({ "metadata": { "name": "a" }, "spec": { "scopes": scopes, "hard": map(n, |i| (format!("hugepages-{i}"), json!("1"))) } }),
                 )]
             },
             422,

@@ -1235,6 +1235,32 @@ fn schemas_and_their_objects_cost_in_proportion_to_their_size() {
             200,
         ),
         (
+            "a small merge into many small maps",
+            4_000,
+            |n| {
+                vec![
+                    Sent::post(DEFINITIONS, &definition(json!([version(anything())]))),
+                    Sent::post(THINGS, &thing(json!({ "a": list(n, |_| json!({ "": 0 })) }))),
+                    Sent::merge(format!("{THINGS}/a"), &json!({ "spec": { "x": 1 } })),
+                ]
+            },
+            200,
+        ),
+        (
+            "a field that is no longer applied to many small maps",
+            4_000,
+            |n| {
+                let applied = |spec: Value| Sent::apply(format!("{THINGS}/a?fieldManager=m"), &thing(spec));
+                vec![
+                    Sent::post(DEFINITIONS, &definition(json!([version(anything())]))),
+                    Sent::post(THINGS, &thing(json!({ "a": list(n, |_| json!({ "": 0 })) }))),
+                    applied(json!({ "x": 1 })),
+                    applied(json!({})),
+                ]
+            },
+            200,
+        ),
+        (
             "a table with many columns of one text",
             10,
             |n| {

@@ -22,8 +22,10 @@ const TOLERANCE: f64 = 3.0;
 /// The CPU time below which a cost is not compared, because it is mostly noise.
 const NEGLIGIBLE: Duration = Duration::from_millis(20);
 
-/// The number of bytes that may be allocated at one time for each byte of the requests.
-const PEAK_PER_BYTE: f64 = 250.0;
+/// The number of bytes that may be allocated at one time for each byte of the requests. A map with one
+/// short field takes about a hundred bytes for each byte of its text, and an apply holds four copies of
+/// the object.
+const PEAK_PER_BYTE: f64 = 400.0;
 
 /// The number of bytes that any request may allocate at one time: the messages about an invalid
 /// object are limited, but a short request can reach the limit.

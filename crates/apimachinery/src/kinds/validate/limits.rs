@@ -37,6 +37,8 @@ const STANDARD_RESOURCES: &[&str] = &[
 /// The resources of pods, for which a quota may have a scope.
 const OF_PODS: &[&str] =
     &["pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
+/// The resources of claims that a quota with the scope `VolumeAttributesClass` can limit.
+const OF_CLAIMS: &[&str] = &["persistentvolumeclaims", "requests.storage"];
 
 /// Validates a limit range.
 pub(in crate::kinds) fn range(out: &mut FieldErrors, object: &Value) {
@@ -117,8 +119,7 @@ pub(in crate::kinds) fn quota(out: &mut FieldErrors, object: &Value) {
     for (name, amount) in entries(object, "/spec/hard") {
         let field = format!("spec.hard[{name}]");
         invalid_string(out, &field, name, names::qualified(name));
-        let huge = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
-        if !name.contains('/') && !STANDARD_RESOURCES.contains(&name) && !huge {
+        if !name.contains('/') && !is_standard(name) {
             invalid(out, &field, &name.into(), "must be a standard resource type or fully qualified");
             invalid(out, &field, &name.into(), "must be a standard resource for quota");
         }
@@ -128,9 +129,13 @@ pub(in crate::kinds) fn quota(out: &mut FieldErrors, object: &Value) {
         }
     }
     let scopes = items(object, "/spec/scopes");
-    let beyond =
-        |counts: &[&str]| entries(object, "/spec/hard").filter(|(name, _)| !counts.contains(name)).count();
+    // Counts of objects, such as `count/pods`, and extended resources are allowed with any scope.
+    let beyond = |counts: &[&str]| {
+        let names = entries(object, "/spec/hard").map(|(name, _)| name);
+        names.filter(|it| is_standard(it) && !counts.contains(it)).count()
+    };
     let (beyond_best_effort, beyond_pods) = (beyond(BEST_EFFORT), beyond(OF_PODS));
+    let beyond_claims = beyond(OF_CLAIMS);
     for scope in scopes.iter().filter_map(Value::as_str) {
         let mut rest = match scope {
             "BestEffort" => beyond_best_effort,
@@ -139,6 +144,7 @@ pub(in crate::kinds) fn quota(out: &mut FieldErrors, object: &Value) {
             | "NotBestEffort"
             | "PriorityClass"
             | "CrossNamespacePodAffinity" => beyond_pods,
+            "VolumeAttributesClass" => beyond_claims,
             _ => {
                 invalid(out, "spec.scopes", &object["spec"]["scopes"], "unsupported scope");
                 continue;
@@ -157,6 +163,12 @@ pub(in crate::kinds) fn quota(out: &mut FieldErrors, object: &Value) {
             invalid(out, "spec.scopes", &object["spec"]["scopes"], "conflicting scopes");
         }
     }
+}
+
+/// Returns true for the resources that quotas know by name.
+fn is_standard(name: &str) -> bool {
+    let is_of_huge_pages = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
+    STANDARD_RESOURCES.contains(&name) || is_of_huge_pages
 }
 
 /// Validates the new state of a quota: its scopes are immutable.
@@ -198,8 +210,17 @@ mod tests {
         let counted = |field: &str| fields.iter().filter(|it| **it == field).count();
         assert_eq!(
             (counted("spec.hard[foo]"), counted("spec.hard[requests.cpu]"), counted("spec.scopes")),
-            (2, 1, 3),
+            (2, 1, 1),
             "{fields:?}"
         );
+        let scoped = |hard: Value, scope: &str| {
+            let mut out = FieldErrors::new();
+            quota(&mut out, &json!({ "spec": { "hard": hard, "scopes": [scope] } }));
+            out.count()
+        };
+        let counted = json!({ "count/pods": "1", "requests.nvidia.com/gpu": "1" });
+        assert_eq!(scoped(counted, "NotTerminating"), 0);
+        let claims = json!({ "persistentvolumeclaims": "1", "requests.storage": "1Gi" });
+        assert_eq!((scoped(claims.clone(), "VolumeAttributesClass"), scoped(claims, "Terminating")), (0, 2));
     }
 }

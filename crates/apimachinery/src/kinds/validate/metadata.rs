@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::check::{FieldErrors, forbidden, immutable, invalid, invalid_string, required};
+use super::field_manager;
 use crate::kinds::json_access::{at, entries, flag, items, number, text};
 use crate::kinds::names;
 use crate::kinds::rules::KindRules;
@@ -56,6 +57,7 @@ pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> FieldErrors {
     }
     labels_and_owners(&mut out, object);
     finalizers(&mut out, object);
+    field_manager::managed_fields(&mut out, object);
     out
 }
 
@@ -69,6 +71,7 @@ pub fn update(rules: &KindRules, new: &Value, old: &Value) -> FieldErrors {
     }
     for _ in 0..passes.labels {
         labels_and_owners(&mut out, new);
+        field_manager::managed_fields(&mut out, new);
     }
     for _ in 0..passes.finalizers {
         finalizers(&mut out, new);
@@ -84,6 +87,7 @@ pub fn update_common(new: &Value, old: &Value) -> FieldErrors {
     let mut out = FieldErrors::new();
     immutable_fields(&mut out, new, old);
     labels_and_owners(&mut out, new);
+    field_manager::managed_fields(&mut out, new);
     finalizers(&mut out, new);
     out
 }

@@ -7,6 +7,7 @@
 //! The `mod` lines below are in layer order.
 
 pub(super) mod check;
+pub mod field_manager;
 pub mod metadata;
 pub(super) mod selector;
 pub(super) mod volume;
