@@ -4,7 +4,7 @@
 //! the key `$serde_json::private::RawValue` as JSON again, with a depth limit of its own: nested texts
 //! then overflow the stack, and an object that was stored may not be readable. Text from outside is
 //! parsed here instead. With the feature `arbitrary_precision`, floats themselves come as such a key, and
-//! only serde_json can tell them apart: then its values are used.
+//! only serde_json can distinguish them: then its values are used.
 
 use std::fmt;
 use std::sync::LazyLock;
