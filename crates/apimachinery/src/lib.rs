@@ -25,6 +25,8 @@
 #![allow(clippy::exhaustive_enums, reason = "the API server has to handle every variant")]
 
 pub mod depth;
+pub mod memory;
+pub mod object_limits;
 mod weight;
 pub mod strconv;
 mod scalar_syntax;

@@ -39,7 +39,7 @@ pub fn quote(text: &str) -> String {
 
 /// Returns true if Go prints a character without escaping it: no control, format or private-use
 /// character, and no space other than the ASCII one.
-fn is_printable(it: char) -> bool {
+pub fn is_printable(it: char) -> bool {
     let formats = matches!(it, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e000}'..='\u{f8ff}' | '\u{e0000}'..);
     it == ' ' || !(it.is_control() || it.is_whitespace() || formats)

@@ -59,8 +59,8 @@ mod server;
 mod tests;
 
 use dogwatch_apimachinery::{
-    admission, builtin, custom, depth, discovery, kinds, openapi, ownership, patch, plain_json, print,
-    protobuf, request, schema, strconv,
+    admission, builtin, custom, depth, discovery, kinds, memory, object_limits, openapi, ownership, patch,
+    plain_json, print, protobuf, request, schema, strconv,
 };
 
 pub use self::http::ResponseBody;

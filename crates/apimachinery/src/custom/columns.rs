@@ -16,6 +16,10 @@ const AGE: &str = "CreationTimestamp is a timestamp representing the server time
                    for lists. More info: \
                    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
+/// The length of a timestamp in bytes. A longer one has annotations, which RFC 3339 does not have and
+/// the parser would read to their end.
+const MAX_TIMESTAMP: usize = 64;
+
 /// The number of bytes of text in a row of a table from which on cells are null. kube-apiserver has
 /// no limit.
 const MAX_ROW_BYTES: usize = 3 * 1024 * 1024;
@@ -46,6 +50,14 @@ impl CellRoom {
     pub fn add(&mut self, size: usize) {
         self.bytes = self.bytes.saturating_add(size);
         self.visits = self.visits.saturating_add(size.saturating_mul(VISITS_PER_BYTE));
+    }
+
+    /// Adds room for the next row of a table without end, which has an object of this size in bytes.
+    /// What earlier rows have left does not add up to more than the room of one row.
+    pub fn renew(&mut self, size: usize) {
+        let one = Self::default();
+        *self = Self { bytes: self.bytes.min(one.bytes), visits: self.visits.min(one.visits) };
+        self.add(size);
     }
 }
 
@@ -174,6 +186,9 @@ fn float(number: &Number) -> Value {
 }
 
 fn age_of(text: &str, now: Timestamp) -> String {
+    if text.len() > MAX_TIMESTAMP {
+        return "<invalid>".to_owned();
+    }
     match text.parse::<Timestamp>() {
         _ if text.is_empty() || text == "null" => "<unknown>".to_owned(),
         Ok(then) => age(now.as_second() - then.as_second()),
@@ -248,6 +263,27 @@ mod tests {
         let cells = cells(&object, &columns, Timestamp::UNIX_EPOCH, &mut CellRoom::default());
         assert_eq!(cells.len(), 101);
         assert_eq!(cells.iter().filter(|cell| cell.is_null()).count(), 98, "two cells reach the limit");
+    }
+
+    #[test]
+    fn the_rows_of_a_watch_have_room_in_proportion_to_their_objects() {
+        let list = vec![1; 100];
+        let object = json!({"metadata": {"name": "a"}, "spec": {"l": [list]}});
+        let path = format!(".spec.l[{}0][?(@==1)]", "0,".repeat(8_999));
+        let columns = [Column::read(&json!({"name": "c", "type": "integer", "jsonPath": path}))];
+        let mut room = CellRoom::default();
+        let mut cell = || {
+            room.renew(object.to_string().len());
+            cells(&object, &columns, Timestamp::UNIX_EPOCH, &mut room).remove(1)
+        };
+        assert_eq!((cell(), cell()), (json!(1), Value::Null), "the first row takes what one row may take");
+    }
+
+    #[test]
+    fn a_long_text_is_no_date() {
+        let now = Timestamp::UNIX_EPOCH;
+        assert_eq!(age_of("1970-01-01T00:00:00Z", now), "0s");
+        assert_eq!(age_of(&format!("1970-01-01T00:00:00Z{}", "[a=b]".repeat(20)), now), "<invalid>");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::definition::{CustomKind, Version};
 use super::{object, prune};
+use crate::plain_json;
 
 /// Changes the `apiVersion` of an object to another version of its group.
 pub fn to_version(object: &mut Value, group: &str, version: &str) {
@@ -40,25 +41,48 @@ pub fn complete(object: &mut Value, version: &Version) {
 /// The computation of field ownership is synchronous, and finds out only on the way what it has to
 /// convert. It is repeated until nothing is missing: a run that misses a conversion records it, and
 /// its result is discarded.
+///
+/// Objects are held as text, which takes a fraction of their memory.
 #[derive(Debug, Default)]
 pub struct Conversions {
-    done: HashMap<(String, String), Value>,
-    missing: Option<(Value, String)>,
+    /// The forms of each object, by version.
+    done: HashMap<String, HashMap<String, String>>,
+    missing: Option<Missing>,
+}
+
+/// An object, and the versions to which it has to be converted.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Missing {
+    object: String,
+    /// The versions.
+    pub versions: Vec<String>,
+}
+
+impl Missing {
+    /// Returns the object.
+    pub fn object(&self) -> Value {
+        plain_json::from_str(&self.object).unwrap_or_default()
+    }
 }
 
 impl Conversions {
     /// Returns the form of an object in another version. If it is not known, it is recorded as
-    /// missing. Returns `None` as well if a conversion is missing already: what a run asks for after
-    /// that may be nonsense, and its result is discarded.
+    /// missing. If a conversion of another object is missing already, returns `None` and records
+    /// nothing: what a run asks for after that may be nonsense, and its result is discarded.
     pub fn find(&mut self, object: &Value, version: &str) -> Option<Value> {
-        if self.has_missing() {
-            return None;
+        let object = object.to_string();
+        let known = self.done.get(&object).and_then(|it| it.get(version));
+        match (&mut self.missing, known) {
+            (None, Some(converted)) => return plain_json::from_str(converted).ok(),
+            (None, None) => self.missing = Some(Missing { object, versions: vec![version.to_owned()] }),
+            (Some(missing), None) if missing.object == object => {
+                if !missing.versions.iter().any(|it| it == version) {
+                    missing.versions.push(version.to_owned());
+                }
+            }
+            (Some(_), _) => {}
         }
-        let found = self.done.get(&key(object, version)).cloned();
-        if found.is_none() {
-            self.missing = Some((object.clone(), version.to_owned()));
-        }
-        found
+        None
     }
 
     /// Returns true if a conversion was missing since the last call of [`Self::take_missing`].
@@ -66,19 +90,16 @@ impl Conversions {
         self.missing.is_some()
     }
 
-    /// Returns the object and the version of the missing conversion, if there is one.
-    pub fn take_missing(&mut self) -> Option<(Value, String)> {
+    /// Returns the missing conversions, if there are any.
+    pub fn take_missing(&mut self) -> Option<Missing> {
         self.missing.take()
     }
 
     /// Adds the form of an object in another version.
-    pub fn add(&mut self, object: &Value, version: &str, converted: Value) {
-        self.done.insert(key(object, version), converted);
+    pub fn add(&mut self, of: &Missing, version: &str, converted: &Value) {
+        let forms = self.done.entry(of.object.clone()).or_default();
+        forms.insert(version.to_owned(), converted.to_string());
     }
-}
-
-fn key(object: &Value, version: &str) -> (String, String) {
-    (version.to_owned(), object.to_string())
 }
 
 #[cfg(test)]
@@ -88,16 +109,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_missing_conversion_is_recorded_until_it_is_added() {
+    fn the_missing_conversions_of_one_object_are_recorded_until_they_are_added() {
         let mut conversions = Conversions::default();
-        assert_eq!(conversions.find(&json!({ "a": 1 }), "v2"), None);
-        assert_eq!(conversions.find(&json!({ "a": 2 }), "v2"), None);
-        assert_eq!(conversions.take_missing(), Some((json!({ "a": 1 }), "v2".to_owned())));
+        for (object, version) in [(1, "v2"), (2, "v2"), (1, "v3"), (1, "v2")] {
+            assert_eq!(conversions.find(&json!({ "a": object }), version), None);
+        }
+        let missing = conversions.take_missing().expect("conversions are missing");
+        assert_eq!(missing.object(), json!({ "a": 1 }));
+        assert_eq!(missing.versions, ["v2", "v3"]);
         assert_eq!(conversions.take_missing(), None);
-        conversions.add(&json!({ "a": 1 }), "v2", json!("converted"));
+        conversions.add(&missing, "v2", &json!("converted"));
         assert_eq!(conversions.find(&json!({ "a": 1 }), "v2"), Some(json!("converted")));
         assert_eq!(conversions.take_missing(), None);
         assert_eq!(conversions.find(&json!({ "a": 1 }), "v3"), None);
-        assert_eq!(conversions.take_missing(), Some((json!({ "a": 1 }), "v3".to_owned())));
+        assert_eq!(conversions.take_missing().map(|it| it.versions), Some(vec!["v3".to_owned()]));
     }
 }

@@ -377,10 +377,11 @@ fn passes(
     visits: &mut Visits,
 ) -> Option<bool> {
     let Some((comparison, right)) = test else {
-        let found = operands(left, item, visits).is_some_and(|found| !found.is_empty());
+        let found = operands(left, item, visits).is_some_and(|found| !found.as_slice().is_empty());
         return (visits.0 > 0).then_some(found);
     };
-    match (operands(left, item, visits)?.as_slice(), operands(right, item, visits)?.as_slice()) {
+    let (left, right) = (operands(left, item, visits)?, operands(right, item, visits)?);
+    match (left.as_slice(), right.as_slice()) {
         ([], _) | (_, []) => Some(false),
         ([left], [right]) => {
             visits.take(bytes_compared(left, right) / BYTES_PER_VISIT)?;
@@ -390,10 +391,26 @@ fn passes(
     }
 }
 
-fn operands<'a>(operand: &'a Operand, item: &'a Value, visits: &mut Visits) -> Option<Vec<&'a Value>> {
+fn operands<'a>(operand: &'a Operand, item: &'a Value, visits: &mut Visits) -> Option<Found<'a>> {
     match operand {
-        Operand::Literal(literal) => Some(vec![literal]),
-        Operand::Path(steps) => walk(steps, vec![item], visits),
+        Operand::Literal(literal) => Some(Found::One(literal)),
+        Operand::Path(steps) if steps.is_empty() => Some(Found::One(item)),
+        Operand::Path(steps) => walk(steps, vec![item], visits).map(Found::Any),
+    }
+}
+
+/// The values of an operand. The usual single one needs no allocation for each item of a list.
+enum Found<'a> {
+    One(&'a Value),
+    Any(Vec<&'a Value>),
+}
+
+impl<'a> Found<'a> {
+    fn as_slice(&self) -> &[&'a Value] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Any(values) => values,
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use serde_json::{Map, Value};
 
 use crate::builtin;
 use crate::depth;
+use crate::memory;
 use crate::plain_json;
 use crate::request::json as request_json;
 use crate::schema::{Definitions, Schema};
@@ -154,6 +155,11 @@ impl Patch {
         if depth::is_exceeded_by(&patched) {
             return Err(self.unfit(&patched.to_string(), &depth::exceeded()));
         }
+        // Defaults may have taken an object beyond the limit: it can still shrink.
+        if memory::is_exceeded_by(&patched) && memory::of(&patched) > memory::of(original) {
+            let problem = FieldError::new("patch", FieldErrorKind::Invalid, &memory::exceeded());
+            return Err(ApiError::invalid("", "", "", &[problem]));
+        }
         Ok(patched)
     }
 
@@ -184,7 +190,11 @@ fn parse(body: &[u8]) -> Result<Value, String> {
     let text = request_json::readable(body);
     let value = plain_json::from_str(&text)
         .map_err(|error| syntax::mistake(text.as_bytes()).unwrap_or_else(|| error.to_string()))?;
-    if depth::of(&value) > depth::TEXT { Err(depth::exceeded()) } else { Ok(value) }
+    match () {
+        () if depth::of(&value) > depth::TEXT => Err(depth::exceeded()),
+        () if memory::of(&value) > memory::OBJECT => Err(memory::exceeded()),
+        () => Ok(value),
+    }
 }
 
 /// Returns the operations of a JSON patch, or the decoding error.

@@ -15,6 +15,7 @@ use super::preconditions::check_key;
 use super::write::{Base, Owning, Write};
 use crate::ApiError;
 use crate::kinds::json_access::{at, text};
+use crate::memory;
 use crate::store::{Draft, Expect};
 
 /// The maximum size of an object as JSON, in bytes: that of a request body. Without it, patches could
@@ -122,15 +123,21 @@ impl Write<'_> {
         let (cluster, kind) = (self.cluster, self.place.kind);
         let limit = LARGEST_OBJECT.max(self.base.map_or(0, |it| it.stored.json().len()));
         let mut draft = cluster.conversion().draft(kind, &self.new).await?;
-        if draft.size() > limit && self.owning == Owning::Track {
+        let is_too_large =
+            |draft: &Draft, new: &Value| draft.size() > limit || memory::is_exceeded_by_managed_fields(new);
+        if is_too_large(&draft, &self.new) && self.owning == Owning::Track {
             metadata_mut(&mut self.new).remove("managedFields");
             draft = cluster.conversion().draft(kind, &self.new).await?;
         }
-        if draft.size() > limit {
-            let message = format!(
-                "Request entity too large: the object has {} bytes, the limit is {LARGEST_OBJECT}",
-                draft.size()
-            );
+        if is_too_large(&draft, &self.new) {
+            let message = match draft.size() {
+                size if size > limit => {
+                    format!(
+                        "Request entity too large: the object has {size} bytes, the limit is {LARGEST_OBJECT}"
+                    )
+                }
+                _ => format!("Request entity too large: managedFields: {}", memory::exceeded()),
+            };
             let mut refusal = ApiError::new(Reason::RequestEntityTooLarge, message);
             refusal.0.details = None;
             return Err(refusal);

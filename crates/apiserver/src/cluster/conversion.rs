@@ -166,7 +166,8 @@ impl Conversion<'_> {
         }
     }
 
-    /// Converts the object that a computation has missed, if it has missed one.
+    /// Converts the object that a computation has missed, if it has missed one, to all versions that it
+    /// has asked for.
     ///
     /// # Errors
     /// Those of [`Self::ready_to_show`].
@@ -175,10 +176,12 @@ impl Conversion<'_> {
         kind: &Kind,
         conversions: &mut Conversions,
     ) -> Result<(), ApiError> {
-        let Some((object, version)) = conversions.take_missing() else { return Ok(()) };
+        let Some(missing) = conversions.take_missing() else { return Ok(()) };
         let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
-        let converted = self.convert_one(custom, &version, object.clone()).await?;
-        conversions.add(&object, &version, converted);
+        for version in &missing.versions {
+            let converted = self.convert_one(custom, version, missing.object()).await?;
+            conversions.add(&missing, version, &converted);
+        }
         Ok(())
     }
 

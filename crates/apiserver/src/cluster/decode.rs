@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom;
-use crate::depth;
 use crate::kinds::DEFINITION;
 use crate::kinds::defaults;
+use crate::object_limits;
 use crate::patch::json_mistake;
 use crate::protobuf;
 use crate::registry::Kind;
@@ -212,11 +212,10 @@ fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Api
             (bytes, parsed, Vec::new())
         }
     };
+    if let Some(why) = parsed.as_ref().ok().and_then(object_limits::violation) {
+        return Err(unrecognized(&format!("couldn't get version/kind; json parse error: {why}")));
+    }
     let found = match parsed {
-        Ok(object) if depth::is_exceeded_by(&object) => {
-            let why = depth::exceeded();
-            return Err(unrecognized(&format!("couldn't get version/kind; json parse error: {why}")));
-        }
         Ok(object @ Value::Object(_)) => match type_meta_error(&object) {
             None => return Ok((bytes, object, twice)),
             Some(why) => return Err(unrecognized(&why)),

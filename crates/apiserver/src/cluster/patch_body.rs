@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{FieldValidation, ObjectRef, Writer};
 use crate::ApiError;
 use crate::builtin;
-use crate::depth;
+use crate::object_limits;
 use crate::patch::{Patch, PatchKind, json_name};
 use crate::plain_json;
 use crate::request::yaml;
@@ -62,11 +62,11 @@ pub(super) fn decode_applied(
         Ok(value) => Ok((value, yaml::parse(body).map(|it| it.twice).unwrap_or_default())),
         Err(_) => yaml::parse(body).map(|it| (it.value, it.twice)),
     };
-    match parsed.map(|(value, twice)| (with_whole_numbers(value), twice)) {
-        Ok((value, _)) if depth::is_exceeded_by(&value) => {
-            let why = depth::exceeded();
-            Err(ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))
-        }
+    let within_limits = |(value, twice)| match object_limits::violation(&value) {
+        None => Ok((with_whole_numbers(value), twice)),
+        Some(why) => Err(why),
+    };
+    match parsed.and_then(within_limits) {
         Ok((Value::Object(_), twice)) if validation == FieldValidation::Strict && !twice.is_empty() => {
             let twice = twice.join("\n  ");
             Err(ApiError::bad_request(format!(

@@ -29,12 +29,14 @@ pub(super) struct WatchEncoder {
     negotiated: Negotiated,
     /// Set after the first event of a table, the only one that has the columns.
     columns_sent: bool,
+    /// The room that earlier rows have left.
+    room: CellRoom,
 }
 
 impl WatchEncoder {
     /// Creates an encoder for a kind in the negotiated representation.
     pub(super) fn new(kind: Arc<Kind>, negotiated: Negotiated) -> Self {
-        Self { kind, negotiated, columns_sent: false }
+        Self { kind, negotiated, columns_sent: false, room: CellRoom::default() }
     }
 
     /// Encodes an event. Where the representation allows, the bytes are shared with the store and
@@ -49,6 +51,7 @@ impl WatchEncoder {
             metadata_event(frame.event_type.as_str(), stored.metadata().unwrap_or_default(), out);
         } else if self.negotiated.form != ObjectForm::Whole || !self.kind.shows_bytes_of(&frame.object) {
             let object = self.kind.try_show(&frame.object)?;
+            self.room.renew(frame.object.bytes().len());
             out.push(self.shaped(frame.event_type.as_str(), object, source.now())?);
         } else if self.negotiated.encoding == Encoding::Protobuf {
             frame.write_protobuf(out).map_err(|it| unencodable(&it))?;
@@ -104,7 +107,7 @@ impl WatchEncoder {
             ObjectForm::Table => {
                 let columns = (!self.columns_sent).then(|| show::columns(&self.kind, &object));
                 self.columns_sent = true;
-                let row = show::row(&self.kind, &object, &self.negotiated, now, &mut CellRoom::default());
+                let row = show::row(&self.kind, &object, &self.negotiated, now, &mut self.room);
                 print::table(columns, show::list_metadata_of(&object), vec![row])
             }
             ObjectForm::Metadata | ObjectForm::MetadataList => print::partial_metadata(&object),

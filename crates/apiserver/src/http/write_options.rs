@@ -7,6 +7,7 @@ use http::header::USER_AGENT;
 use super::query::Query;
 use crate::cluster::{FieldValidation, Writer};
 use crate::kinds::validate::field_manager;
+use crate::strconv;
 use crate::user::User;
 use crate::{ApiError, FieldError, FieldErrorKind};
 
@@ -90,7 +91,7 @@ pub(super) fn dry_run_problem(dry_run: &[&str]) -> Option<FieldError> {
 pub(super) fn manager_of_agent(headers: &HeaderMap) -> String {
     let agent = headers.get(USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let mut manager = agent.split('/').next().unwrap_or_default().to_owned();
-    manager.retain(|it| !it.is_control());
+    manager.retain(strconv::is_printable);
     let end = (0..=field_manager::MAX_LENGTH.min(manager.len()))
         .rev()
         .find(|it| manager.is_char_boundary(*it))

@@ -5,9 +5,9 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::depth;
 use crate::kinds::json_access::{items, text};
 use crate::kinds::validate;
+use crate::object_limits;
 
 const GROUP: &str = "apiextensions.k8s.io";
 /// The versions of a review that can be sent, the preferred one first.
@@ -79,8 +79,8 @@ fn accepted(index: usize, from: &Value, to: &Value, desired: &str) -> Result<Val
     if version != desired {
         return Err(wrong(format!("invalid groupVersion (expected {desired}, received {version})")));
     }
-    if depth::is_exceeded_by(to) {
-        return Err(wrong(depth::exceeded()));
+    if let Some(why) = object_limits::violation(to) {
+        return Err(wrong(why));
     }
     if kind != text(from, "/kind") {
         return Err(wrong(format!("invalid kind (expected {}, received {kind})", text(from, "/kind"))));

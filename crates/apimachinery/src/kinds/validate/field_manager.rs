@@ -17,7 +17,7 @@ const MAX_SUBRESOURCE_LENGTH: usize = 256;
 pub fn problems(field: &str, manager: &str) -> Vec<FieldError> {
     let mut problems = Vec::new();
     problems.extend(too_long(field, manager, MAX_LENGTH));
-    if let Some((at, bad)) = manager.char_indices().find(|(_, it)| it.is_control()) {
+    if let Some((at, bad)) = manager.char_indices().find(|(_, it)| !strconv::is_printable(*it)) {
         let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(bad));
         let shown = strconv::quote(manager);
         problems.push(FieldError::with_value(field, FieldErrorKind::Invalid, shown, &detail));

@@ -113,6 +113,30 @@ async fn an_object_cannot_grow_beyond_its_size_limit() {
     assert_eq!(stored["spec"].as_object().unwrap().keys().collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 
+/// A small map takes a hundred times as much memory as its text.
+#[tokio::test]
+async fn an_object_that_takes_too_much_memory_is_rejected() {
+    let server = Server::start().await;
+    define_widgets(&server).await;
+    let maps = |count: usize| Value::from(vec![json!({ "": 0 }); count]);
+    let widget = |spec: Value| json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w" }, "spec": spec });
+    let too_large = "exceeded max memory of 64 MiB: the object has too many small lists and maps";
+    let (code, why) = server.post(WIDGETS, widget(json!({ "a": maps(200_000) }))).await.error();
+    assert!(code == 400 && why.contains(too_large), "{code} {why}");
+    assert_eq!(server.post(WIDGETS, widget(json!({ "a": maps(60_000) }))).await.code, 201);
+    let path = format!("{WIDGETS}/w");
+    let (code, why) = server.merge(&path, json!({ "spec": { "b": maps(60_000) } })).await.error();
+    assert!(code == 422 && why.ends_with(too_large), "{code} {why}");
+    let (code, why) = server.merge(&path, json!({ "spec": { "b": maps(200_000) } })).await.error();
+    assert!(code == 400 && why.ends_with(too_large), "{code} {why}");
+    assert_eq!(server.merge(&path, json!({ "spec": { "a": maps(50_000) } })).await.code, 200);
+    let applied = widget(json!({ "a": maps(200_000) })).to_string();
+    let apply = ("content-type", "application/apply-patch+yaml");
+    let (code, why) =
+        server.send("PATCH", &format!("{path}?fieldManager=m"), &[apply], &applied).await.error();
+    assert!(code == 400 && why.ends_with(too_large), "{code} {why}");
+}
+
 /// The owners of fields are dropped before an object is rejected, as in k8s.io/apiserver v0.36.4
 /// pkg/endpoints/handlers/create.go.
 #[tokio::test]
