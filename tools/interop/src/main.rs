@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task reports to the terminal")]
 
+mod encoding;
 mod kubectl;
 mod kube_controller_manager;
 mod controller_runtime;
@@ -109,7 +110,7 @@ mod tests {
         for named in [
             &["original-controllers", "--kube-controller-manager", "x"][..],
             &["controller-runtime", "--source", "x", "pkg/client", "pkg/cache"],
-            &["e2e", "--e2e-binary", "x", "Watchers"],
+            &["e2e", "--e2e-binary", "x", "--encoding", "json", "Watchers"],
             &["follow", "--objects", "10"],
             &["browser", "--chromium", "x"],
         ] {

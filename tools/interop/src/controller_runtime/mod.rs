@@ -5,6 +5,8 @@
 //!  (a new one for each package, as envtest starts one for each)
 //! ```
 //!
+//! controller-runtime itself chooses protobuf for built-in kinds (`pkg/client/apiutil`).
+//!
 //! Every package of the checkout whose tests start a server through envtest runs, one after the
 //! other, and its results are counted. The task fails if a test fails without a reason in
 //! [`known_failures`]. With `--kube-apiserver-bin` the suites run on kube-apiserver, to distinguish

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::encoding::Encoding;
 use crate::kube_controller_manager::start_manager;
 use list::SelectedTests;
 use processes::process::Process;
@@ -39,6 +40,9 @@ pub(crate) struct Options {
     /// The tests: e2e.test of Kubernetes 1.36, built with `go test -c k8s.io/kubernetes/test/e2e`.
     #[arg(long, value_name = "FILE")]
     e2e_binary: PathBuf,
+    /// The encoding for built-in kinds, of the tests and of kube-controller-manager.
+    #[arg(long, value_enum, default_value_t)]
+    encoding: Encoding,
     #[command(flatten)]
     ours: OwnServer,
     /// kube-controller-manager, version 1.36. With it, the tests that need it run too.
@@ -64,11 +68,14 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         Some(_) => options.ours.start(&["--no-controllers", "--simulate-nodes"]).await?,
         None => options.ours.start(&["--simulate"]).await?,
     };
-    let mut manager = manager.map(|it| start_manager(&it, &server)).transpose()?;
+    let mut manager = manager.map(|it| start_manager(&it, &server, options.encoding)).transpose()?;
     println!("{} is ready for {} tests of the conformance suite", server.name, selected.len());
 
     let results = server.folder().join("results.json");
-    let mut tests = start_tests(&binary, &server, &selected, kubectl.as_deref(), &results)?;
+    let mut command = tests_command(&binary, &server, &selected, &results);
+    command.arg(options.encoding.flag());
+    command.args(kubectl.map(|it| format!("--kubectl-path={}", it.display())));
+    let mut tests = Process::start("e2e.test", &mut command, server.folder())?;
     while tests.ensure_alive().is_ok() {
         tokio::time::sleep(POLL).await;
     }
@@ -89,13 +96,7 @@ fn canonical(program: &Path) -> Result<PathBuf> {
     program.canonicalize().with_context(|| format!("cannot find {}", program.display()))
 }
 
-fn start_tests(
-    binary: &Path,
-    server: &Server,
-    selected: &SelectedTests,
-    kubectl: Option<&Path>,
-    results: &Path,
-) -> Result<Process> {
+fn tests_command(binary: &Path, server: &Server, selected: &SelectedTests, results: &Path) -> Command {
     let mut command = Command::new(binary);
     command.current_dir(server.folder()).args([
         format!("--kubeconfig={}", server.kubeconfig.display()),
@@ -109,6 +110,5 @@ fn start_tests(
         format!("--ginkgo.json-report={}", results.display()),
         "--ginkgo.no-color".to_owned(),
     ]);
-    command.args(kubectl.map(|it| format!("--kubectl-path={}", it.display())));
-    Process::start("e2e.test", &mut command, server.folder())
+    command
 }

@@ -26,6 +26,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::encoding::Encoding;
 use objects::Objects;
 use processes::process::Process;
 use report::Report;
@@ -36,6 +37,9 @@ pub(crate) struct Options {
     /// kube-controller-manager, version 1.36.
     #[arg(long, value_name = "FILE")]
     kube_controller_manager: PathBuf,
+    /// The encoding for built-in kinds.
+    #[arg(long, value_enum, default_value_t)]
+    encoding: Encoding,
     #[command(flatten)]
     ours: OwnServer,
     /// Test kube-apiserver instead of our server: a directory with kube-apiserver and etcd.
@@ -51,7 +55,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         Some(binaries) => server::start_kube_apiserver(binaries).await?,
         None => options.ours.start(&["--no-controllers"]).await?,
     };
-    let mut manager = start_manager(&program, &server)?;
+    let mut manager = start_manager(&program, &server, options.encoding)?;
     let objects = Objects::new(server.client()?);
     let mut report = Report::new();
     report.note(&format!("{} is ready; kube-controller-manager is started", server.name));
@@ -70,7 +74,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
 }
 
 /// Starts kube-controller-manager against a server. Dropping the result stops it.
-pub(crate) fn start_manager(program: &Path, server: &Server) -> Result<Process> {
+pub(crate) fn start_manager(program: &Path, server: &Server, encoding: Encoding) -> Result<Process> {
     let file = |name: &str| server.folder().join(name).display().to_string();
     let key = rcgen::KeyPair::generate()?;
     std::fs::write(file("service-accounts.key"), key.serialize_pem())?;
@@ -81,7 +85,7 @@ pub(crate) fn start_manager(program: &Path, server: &Server) -> Result<Process> 
         format!("--root-ca-file={}", server.ca.display()),
         // There is no kubelet that renews node leases.
         "--controllers=*,-node-lifecycle-controller".to_owned(),
-        "--kube-api-content-type=application/json".to_owned(),
+        encoding.flag(),
         "--leader-elect=true".to_owned(),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={}", server::free_port()?),
