@@ -4,7 +4,7 @@
 //! them (see CONTRIBUTING.md); the tests of this crate check them for the inputs in `corpus`.
 
 use dogwatch_wire::{
-    Fields, ListDecoder, UndecodableItem, WatchDecoder, from_protobuf, from_slice, to_protobuf,
+    Fields, ListDecoder, Packed, UndecodableItem, WatchDecoder, from_protobuf, from_slice, to_protobuf,
 };
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
@@ -31,6 +31,9 @@ pub fn json(body: &[u8]) {
     assert_eq!(ours.ok(), theirs.ok(), "the decoder and serde_json disagree");
     let _ = from_slice::<Pod>(body, Fields::default());
     let _ = from_slice::<View>(body, Fields::default());
+    if let Ok(packed) = from_slice(body, Fields::default()) {
+        same_after_packing(&packed, from_slice(body, Fields::default()).ok());
+    }
     list(ListDecoder::json, body);
     watch(WatchDecoder::json, body);
 }
@@ -44,6 +47,9 @@ pub fn protobuf(body: &[u8]) {
     let _ = from_protobuf::<View>(body, Fields::default());
     if let Ok(object) = from_protobuf::<Value>(body, all()) {
         same_after_encoding(&object);
+    }
+    if let Ok(packed) = from_protobuf(body, Fields::default()) {
+        same_after_packing(&packed, from_protobuf(body, Fields::default()).ok());
     }
     list(ListDecoder::protobuf, body);
     watch(WatchDecoder::protobuf, body);
@@ -60,6 +66,12 @@ fn same_after_encoding(object: &Value) {
     let decoded: Value = from_protobuf(&encoded, all()).expect("what was encoded can be decoded");
     let again = to_protobuf(&decoded).expect("what was decoded can be encoded");
     assert!(encoded == again, "encoding and decoding changed the object");
+}
+
+/// Checks that an object that was packed is the one that is decoded without packing.
+fn same_after_packing(packed: &Packed<Pod>, object: Option<Value>) {
+    let shown = packed.view::<Value>().expect("what was packed can be decoded");
+    assert_eq!(Some(shown), object, "packing changed the object");
 }
 
 fn list(decoder: fn() -> ListDecoder<Value>, body: &[u8]) {
