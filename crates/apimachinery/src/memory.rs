@@ -11,10 +11,14 @@ use serde_json::Value;
 /// The maximum memory of an object without its `metadata.managedFields`, and of those, in bytes.
 pub(crate) const OBJECT: usize = 64 * 1024 * 1024;
 
+/// The maximum memory of any text that is parsed, in bytes: an object with its `managedFields`, or the
+/// few that a webhook converts in one call.
+pub(crate) const TEXT: usize = 4 * OBJECT;
+
 /// The memory of a value in a list or map, in bytes.
-const SLOT: usize = size_of::<Value>();
+pub(crate) const SLOT: usize = size_of::<Value>();
 /// The memory of a node of a map, and the number of fields that a node holds on average.
-const MAP_NODE: usize = 11 * (SLOT + size_of::<String>()) + 16;
+pub(crate) const MAP_NODE: usize = 11 * (SLOT + size_of::<String>()) + 16;
 const FIELDS_PER_NODE: usize = 8;
 /// The memory of the bookkeeping of an allocation.
 const ALLOCATION: usize = 16;
@@ -25,20 +29,28 @@ pub fn exceeded() -> String {
     format!("exceeded max memory of {limit} MiB: the object has too many small lists and maps")
 }
 
-/// Returns the approximate memory of a value, in bytes.
+/// Returns the approximate memory of a value, in bytes. Empty maps and nulls count as small maps, because
+/// defaults may fill them in.
 pub fn of(value: &Value) -> usize {
+    estimate(value, MAP_NODE)
+}
+
+/// Returns the approximate memory of a value, in bytes, with this much for an empty map.
+fn estimate(value: &Value, empty_map: usize) -> usize {
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::Null => empty_map,
+        Value::Object(fields) if fields.is_empty() => empty_map,
+        Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => of_text(text),
         Value::Array(items) => {
             let slots = items.len().saturating_mul(SLOT).saturating_add(ALLOCATION);
-            items.iter().fold(slots, |sum, it| sum.saturating_add(of(it)))
+            items.iter().fold(slots, |sum, it| sum.saturating_add(estimate(it, empty_map)))
         }
         Value::Object(fields) => {
             let nodes = fields.len().div_ceil(FIELDS_PER_NODE).saturating_mul(MAP_NODE + ALLOCATION);
-            fields
-                .iter()
-                .fold(nodes, |sum, (name, it)| sum.saturating_add(of_text(name)).saturating_add(of(it)))
+            fields.iter().fold(nodes, |sum, (name, it)| {
+                sum.saturating_add(of_text(name)).saturating_add(estimate(it, empty_map))
+            })
         }
     }
 }
@@ -49,17 +61,22 @@ fn of_text(text: &str) -> usize {
 
 /// Returns true if an object or its `managedFields` take more memory than the limit.
 pub fn is_exceeded_by(object: &Value) -> bool {
-    let managed_fields = of_managed_fields(object);
-    managed_fields > OBJECT || of(object).saturating_sub(managed_fields) > OBJECT
+    is_exceeded_by_managed_fields(object) || without_managed_fields(object) > OBJECT
+}
+
+/// Returns the approximate memory of an object without its `managedFields`, in bytes.
+pub fn without_managed_fields(object: &Value) -> usize {
+    of(object).saturating_sub(managed_fields(object).map_or(0, of))
 }
 
 /// Returns true if the `managedFields` of an object take more memory than the limit.
 pub fn is_exceeded_by_managed_fields(object: &Value) -> bool {
-    of_managed_fields(object) > OBJECT
+    // The leaves of `fieldsV1` are empty maps, which stay empty.
+    managed_fields(object).is_some_and(|it| estimate(it, 0) > OBJECT)
 }
 
-fn of_managed_fields(object: &Value) -> usize {
-    object.get("metadata").and_then(|it| it.get("managedFields")).map_or(0, of)
+fn managed_fields(object: &Value) -> Option<&Value> {
+    object.get("metadata")?.get("managedFields")
 }
 
 #[cfg(test)]
@@ -76,6 +93,7 @@ mod tests {
             (json!("x".repeat(1_000)), 1_000, 1_100),
             (chain, 50 * 600, 50 * 700),
             ((0..1_000).map(|it| (it.to_string(), json!(it))).collect::<Value>(), 60_000, 110_000),
+            (json!([{}, null]), 1_200, 1_400),
         ] {
             let estimate = of(&value);
             assert!((least..=most).contains(&estimate), "{estimate} is not in {least}..={most}");

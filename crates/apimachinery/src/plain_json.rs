@@ -6,21 +6,25 @@
 //! parsed here instead. With the feature `arbitrary_precision`, floats themselves come as such a key, and
 //! only serde_json can distinguish them: then its values are used.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::LazyLock;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::de::Read;
 use serde_json::{Map, Number, Value};
+
+use crate::memory;
 
 /// Parses a text.
 ///
 /// # Errors
 ///
-/// Returns the syntax error.
+/// Returns the syntax error, or an error if the value takes too much memory.
 pub fn from_str(text: &str) -> serde_json::Result<Value> {
     match *HAS_NUMBERS_AS_MAPS {
         true => serde_json::from_str(text),
-        false => serde_json::from_str::<Plain>(text).map(|it| it.0),
+        false => parse(&mut serde_json::Deserializer::from_str(text)),
     }
 }
 
@@ -28,30 +32,49 @@ pub fn from_str(text: &str) -> serde_json::Result<Value> {
 ///
 /// # Errors
 ///
-/// Returns the syntax error.
+/// Returns the syntax error, or an error if the value takes too much memory.
 pub fn from_slice(text: &[u8]) -> serde_json::Result<Value> {
     match *HAS_NUMBERS_AS_MAPS {
         true => serde_json::from_slice(text),
-        false => serde_json::from_slice::<Plain>(text).map(|it| it.0),
+        false => parse(&mut serde_json::Deserializer::from_slice(text)),
     }
 }
 
 /// True if a crate of the program enables serde_json's feature `arbitrary_precision`.
 static HAS_NUMBERS_AS_MAPS: LazyLock<bool> =
-    LazyLock::new(|| serde_json::from_str::<Plain>("1.5").is_ok_and(|it| it.0.is_object()));
+    LazyLock::new(|| parse(&mut serde_json::Deserializer::from_str("1.5")).is_ok_and(|it| it.is_object()));
 
-/// A value that decodes without special keys.
-struct Plain(Value);
+fn parse<'de, R: Read<'de>>(deserializer: &mut serde_json::Deserializer<R>) -> serde_json::Result<Value> {
+    let memory = Cell::new(memory::TEXT);
+    let value = Plain { memory: &memory }.deserialize(&mut *deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
 
-impl<'de> Deserialize<'de> for Plain {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PlainVisitor).map(Self)
+/// A value without special keys that takes no more than this memory.
+#[derive(Clone, Copy)]
+struct Plain<'a> {
+    /// The memory that is left, in bytes.
+    memory: &'a Cell<usize>,
+}
+
+impl Plain<'_> {
+    fn take<E: Error>(self, bytes: usize) -> Result<(), E> {
+        let left = self.memory.get().checked_sub(bytes).ok_or_else(|| E::custom(memory::exceeded()))?;
+        self.memory.set(left);
+        Ok(())
     }
 }
 
-struct PlainVisitor;
+impl<'de> DeserializeSeed<'de> for Plain<'_> {
+    type Value = Value;
 
-impl<'de> Visitor<'de> for PlainVisitor {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Plain<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,7 +111,8 @@ impl<'de> Visitor<'de> for PlainVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(Plain(item)) = items.next_element()? {
+        while let Some(item) = items.next_element_seed(self)? {
+            self.take(memory::SLOT)?;
             list.push(item);
         }
         Ok(list.into())
@@ -96,8 +120,11 @@ impl<'de> Visitor<'de> for PlainVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some((key, Plain(value))) = entries.next_entry::<String, Plain>()? {
-            map.insert(key, value);
+        while let Some(key) = entries.next_key::<String>()? {
+            if map.is_empty() {
+                self.take(memory::MAP_NODE)?;
+            }
+            map.insert(key, entries.next_value_seed(self)?);
         }
         Ok(map.into())
     }
@@ -151,5 +178,13 @@ mod tests {
             assert_eq!(from_str(text).ok(), serde_json::from_str::<Value>(text).ok(), "{text}");
         }
         assert!(from_str(&"[".repeat(200)).is_err());
+    }
+
+    #[test]
+    fn a_value_that_takes_too_much_memory_is_not_built() {
+        let maps = |count: usize| format!("[{}0]", r#"{"":0},"#.repeat(count));
+        assert!(from_str(&maps(100_000)).is_ok());
+        let error = from_str(&maps(memory::TEXT / memory::MAP_NODE)).expect_err("it is too large");
+        assert!(error.to_string().starts_with("exceeded max memory of "), "{error}");
     }
 }

@@ -68,10 +68,10 @@ fn same_after_encoding(object: &Value) {
     assert!(encoded == again, "encoding and decoding changed the object");
 }
 
-/// Checks that an object that was packed is the one that is decoded without packing.
+/// Checks that an object that was packed is the one that is decoded without packing. Packing does not
+/// look into every scalar, so an object that cannot be decoded may be packed, but then it still cannot.
 fn same_after_packing(packed: &Packed<Pod>, object: Option<Value>) {
-    let shown = packed.view::<Value>().expect("what was packed can be decoded");
-    assert_eq!(Some(shown), object, "packing changed the object");
+    assert_eq!(packed.view::<Value>().ok(), object, "packing changed the object");
 }
 
 fn list(decoder: fn() -> ListDecoder<Value>, body: &[u8]) {

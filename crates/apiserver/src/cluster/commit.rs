@@ -37,6 +37,28 @@ pub(super) enum Attempt {
     Again,
 }
 
+/// Checks that an object does not grow beyond the memory that a decoded object may take.
+///
+/// # Errors
+/// 413 if it does.
+pub(super) fn check_memory(new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+    let grows = || {
+        let before = old.map_or(0, memory::without_managed_fields);
+        memory::without_managed_fields(new) > before
+    };
+    if memory::is_exceeded_by(new) && !memory::is_exceeded_by_managed_fields(new) && grows() {
+        return Err(too_large(&memory::exceeded()));
+    }
+    Ok(())
+}
+
+fn too_large(why: &str) -> ApiError {
+    let mut refusal =
+        ApiError::new(Reason::RequestEntityTooLarge, format!("Request entity too large: {why}"));
+    refusal.0.details = None;
+    refusal
+}
+
 impl Write<'_> {
     /// Stores a new object.
     ///
@@ -122,6 +144,7 @@ impl Write<'_> {
     async fn draft_within_limit(&mut self) -> Result<Draft, ApiError> {
         let (cluster, kind) = (self.cluster, self.place.kind);
         let limit = LARGEST_OBJECT.max(self.base.map_or(0, |it| it.stored.json().len()));
+        check_memory(&self.new, self.base.map(|it| it.object))?;
         let mut draft = cluster.conversion().draft(kind, &self.new).await?;
         let is_too_large =
             |draft: &Draft, new: &Value| draft.size() > limit || memory::is_exceeded_by_managed_fields(new);
@@ -130,17 +153,10 @@ impl Write<'_> {
             draft = cluster.conversion().draft(kind, &self.new).await?;
         }
         if is_too_large(&draft, &self.new) {
-            let message = match draft.size() {
-                size if size > limit => {
-                    format!(
-                        "Request entity too large: the object has {size} bytes, the limit is {LARGEST_OBJECT}"
-                    )
-                }
-                _ => format!("Request entity too large: managedFields: {}", memory::exceeded()),
-            };
-            let mut refusal = ApiError::new(Reason::RequestEntityTooLarge, message);
-            refusal.0.details = None;
-            return Err(refusal);
+            return Err(too_large(&match draft.size() {
+                size if size > limit => format!("the object has {size} bytes, the limit is {LARGEST_OBJECT}"),
+                _ => format!("managedFields: {}", memory::exceeded()),
+            }));
         }
         Ok(draft)
     }

@@ -17,6 +17,7 @@ use crate::ApiError;
 use crate::custom::convert::Conversions;
 use crate::custom::{CustomKind, convert};
 use crate::kinds::json_access::{at, text};
+use crate::memory;
 use crate::registry::{Kind, Unconverted};
 use crate::store::{Draft, Encoded};
 use crate::webhook::conversion;
@@ -27,6 +28,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The approximate number of bytes of objects in one call of a webhook. Responses are larger, and
 /// have a limit.
 const BATCH: usize = 4 * 1024 * 1024;
+/// The memory of a decoded object for each byte of its JSON, beyond which the memory counts.
+const MEMORY_PER_BYTE: usize = 16;
 /// The number of bytes of JSON that are encoded in one go: about a millisecond of work.
 const ENCODE_STEP: usize = 64 * 1024;
 
@@ -67,8 +70,8 @@ impl Conversion<'_> {
                     encoded = encoded.saturating_add(stored.json().len());
                 }
                 Err(Unconverted(object)) => {
+                    bytes = bytes.saturating_add(share_of_batch(&object));
                     waiting.push((place, object));
-                    bytes = bytes.saturating_add(stored.json().len());
                 }
             }
             // A value takes many times the memory of its JSON, so only those of one call are held.
@@ -264,7 +267,7 @@ fn batches(objects: &[Value]) -> impl Iterator<Item = &[Value]> {
         let mut total = 0_usize;
         let fits = |it: &&Value| {
             let before = total;
-            total = total.saturating_add(size(it));
+            total = total.saturating_add(share_of_batch(it));
             before == 0 || total <= BATCH
         };
         let count = left.iter().take_while(fits).count();
@@ -272,6 +275,11 @@ fn batches(objects: &[Value]) -> impl Iterator<Item = &[Value]> {
         left = rest;
         (count > 0).then_some(batch)
     })
+}
+
+/// Returns the size of an object as JSON, or more if it takes an unusual amount of memory.
+fn share_of_batch(object: &Value) -> usize {
+    size(object).max(memory::of(object) / MEMORY_PER_BYTE)
 }
 
 /// Returns the approximate size of a value as JSON.

@@ -11,6 +11,7 @@ use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom;
 use crate::kinds::DEFINITION;
 use crate::kinds::defaults;
+use crate::memory;
 use crate::object_limits;
 use crate::patch::json_mistake;
 use crate::protobuf;
@@ -147,7 +148,8 @@ pub(super) fn settle(kind: &Kind, bytes: &[u8], object: &mut Value) -> Result<Ve
             custom::definition::fill_defaults(object);
         }
         set_type_meta(object, &kind.def.api_version(), &kind.def.kind);
-        return Ok(strict);
+        // Defaults fill in small maps.
+        return if memory::is_exceeded_by(object) { Err(memory::exceeded()) } else { Ok(strict) };
     };
     let mut strict = builtin::duplicate_fields(bytes);
     let unknown = custom::object::decode(object, version)?;

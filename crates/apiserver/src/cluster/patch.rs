@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::commit::{ATTEMPTS, Attempt};
+use super::commit::{ATTEMPTS, Attempt, check_memory};
 use super::decode::{
     AFTER_MUTATION, check_custom_kind, check_strict, check_type, dedup_owner_references, settle,
 };
@@ -112,6 +112,7 @@ impl Cluster {
                 ownership::apply(old.as_ref(), &applied, target, &owner, force)
             };
             let mut new = with_conversions(self, place, apply).await??;
+            check_memory(&new, old.as_ref())?;
             match kind.custom_version() {
                 Some(version) => custom::object::decode_applied(&mut new, version),
                 None => settle(kind, new.to_string().as_bytes(), &mut new).map(drop),

@@ -297,7 +297,7 @@ async fn the_errors_of_an_access_review_are_limited() {
     let server = server().await;
     let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": { "resourceAttributes": { "verb": "get", "resource": "pods",
-            "labelSelector": { "requirements": vec![json!({}); 100_000] } } } });
+            "labelSelector": { "requirements": vec![json!({}); 50_000] } } } });
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let (code, refusal) = send(&server, "bob", Method::POST, path, review).await;
     let causes = refusal["details"]["causes"].as_array().unwrap().len();

@@ -130,11 +130,32 @@ async fn an_object_that_takes_too_much_memory_is_rejected() {
     let (code, why) = server.merge(&path, json!({ "spec": { "b": maps(200_000) } })).await.error();
     assert!(code == 400 && why.ends_with(too_large), "{code} {why}");
     assert_eq!(server.merge(&path, json!({ "spec": { "a": maps(50_000) } })).await.code, 200);
+    let applied = json!({ "apiVersion": "example.com/v1", "kind": "Widget", "spec": { "c": maps(60_000) } });
+    let apply = ("content-type", "application/apply-patch+yaml");
+    let (code, why) =
+        server.send("PATCH", &format!("{path}?fieldManager=m"), &[apply], &applied.to_string()).await.error();
+    assert!(code == 413 && why.ends_with(too_large), "{code} {why}");
     let applied = widget(json!({ "a": maps(200_000) })).to_string();
     let apply = ("content-type", "application/apply-patch+yaml");
     let (code, why) =
         server.send("PATCH", &format!("{path}?fieldManager=m"), &[apply], &applied).await.error();
     assert!(code == 400 && why.ends_with(too_large), "{code} {why}");
+}
+
+/// Defaults turn an empty map into several.
+#[tokio::test]
+async fn the_memory_of_defaults_counts() {
+    let server = Server::start().await;
+    let set = |templates: usize| {
+        json!({ "metadata": { "name": "s" }, "spec": { "serviceName": "s", "selector": { "matchLabels": { "a": "b" } },
+            "template": { "metadata": { "labels": { "a": "b" } } }, "volumeClaimTemplates": vec![json!({}); templates] } })
+    };
+    let path = "/apis/apps/v1/namespaces/default/statefulsets";
+    assert_eq!(server.post(path, set(10)).await.code, 422, "the templates have no names");
+    for many in [50_000, 200_000] {
+        let (code, why) = server.post(path, set(many)).await.error();
+        assert!(code == 400 && why.contains("exceeded max memory of 64 MiB"), "{many}: {code} {why}");
+    }
 }
 
 /// The owners of fields are dropped before an object is rejected, as in k8s.io/apiserver v0.36.4
