@@ -271,7 +271,9 @@ mod tests {
                     state.delay_noted(1, &mut Adds(vec![*number]), request(), *at, true);
                 }
                 Step::Cancel => assert!(state.cancel(7, &1).0, "{case}"),
-                Step::Advance(now) => drop(state.advance(*now)),
+                Step::Advance(now) => {
+                    state.advance(*now);
+                }
                 Step::Stop => drop(state.stop()),
                 Step::Take(expected) => {
                     let taken = state.take(0).expect(case);

@@ -127,8 +127,8 @@ impl Model {
 
     fn stop(&mut self) {
         self.stopped = true;
-        let keys: Vec<_> = self.delayed.keys().copied().collect();
-        keys.into_iter().for_each(|it| drop(self.cancel(it)));
+        let numbers = std::mem::take(&mut self.delayed).into_values().flat_map(|(_, numbers)| numbers);
+        self.dropped += numbers.count() as u64;
     }
 
     fn take(&mut self, key: Key) -> Adds {
