@@ -137,7 +137,7 @@ pub(crate) struct Origin {
     pub(crate) informer: String,
 }
 
-/// What happened to an object that caused a reconcile.
+/// The event of an object that caused a reconcile.
 ///
 /// ```
 /// use dogwatch_controller::ObjectEvent;
