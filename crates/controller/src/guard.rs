@@ -17,6 +17,8 @@
 //! Otherwise a reconciler that writes objects of other keys at each call would be called for ever.
 //! One written state brings it back at most once, and other states ever later: a cache that cannot
 //! show what is written would otherwise cause calls without end.
+//!
+//! A key goes back with the causes of the reconcile that it waited for, so that none is lost.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -26,13 +28,14 @@ use std::time::Duration;
 
 use dogwatch_core::{ObjectKey, ResourceVersion};
 use dogwatch_informer::StoreProgress;
-use dogwatch_workqueue::{AddOptions, WorkQueue};
+use dogwatch_workqueue::{AddOptions, Note};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use metrics::Counter;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::causes::{Cause, Causes, KeyQueue, ObjectCause, ObjectEvent};
 use crate::reconciler::{Key, Write, Written};
 use crate::source::Source;
 
@@ -154,6 +157,15 @@ impl<K: Key> PendingWrite<K> {
         let object = self.object.as_ref().filter(|_| self.is_expected);
         object.is_some_and(|it| !source.holds(it, self.concerned.then_some(&self.key)))
     }
+
+    /// Returns the cause of a reconcile because the object is missing.
+    fn missing_cause(&self, source: &dyn Source<K>) -> Causes {
+        let cause = self.object.as_ref().map(|it| {
+            let (kind, informer) = (source.kind().clone(), source.cache().name());
+            Cause::Object(ObjectCause::new(kind, it.key.clone(), informer, ObjectEvent::Missing))
+        });
+        cause.map(Causes::from).unwrap_or_default()
+    }
 }
 
 /// The missing objects that brought a key back, since a reconcile last missed none.
@@ -194,14 +206,32 @@ struct KeyWrites {
     /// The deadline of the key; `None` once it no longer waits. A deadline beyond the range of the
     /// clock is never reached.
     until: Option<Limit>,
-    /// The priority with which the key goes back, set when a worker has taken the key and returned
-    /// it.
-    parked: Option<i32>,
+    /// Set when a worker has taken the key and returned it.
+    parked: Option<Parked>,
     /// The delay with which the key goes back because an object is missing.
     missing: Option<Duration>,
     /// True if an object that the last reconcile wrote is missing, whether or not that brings the
     /// key back.
     misses: bool,
+    /// The causes of the reconcile that the key waits for: those with which it was parked, and
+    /// missing objects. Empty unless `parked` or `missing` is set.
+    causes: Causes,
+}
+
+/// A key that a worker has taken and returned.
+#[derive(Debug)]
+struct Parked {
+    /// The priority with which the key goes back.
+    priority: i32,
+    /// The name of the informer that was behind.
+    informer: String,
+}
+
+/// A key that goes back into the queue.
+#[derive(Debug)]
+struct Return {
+    options: AddOptions,
+    causes: Causes,
 }
 
 /// The pending writes under one key in one scope.
@@ -229,16 +259,22 @@ impl KeyWrites {
         }
     }
 
-    /// Takes the options with which the key goes back into the queue, if it is to go back.
-    fn take_return(&mut self) -> Option<AddOptions> {
+    /// Takes the key's return into the queue, if it is to go back.
+    fn take_return(&mut self) -> Option<Return> {
         let (parked, missing) = (self.parked.take(), self.missing.take());
+        let causes = std::mem::take(&mut self.causes);
         let after = match parked {
             // A worker has already taken the key, so something else asked for the reconcile.
             Some(_) => Duration::ZERO,
             None => missing?,
         };
-        let priority = parked.max(missing.map(|_| 0)).unwrap_or_default();
-        Some(AddOptions { priority, after, ..AddOptions::default() })
+        let priority = parked.as_ref().map(|it| it.priority).max(missing.map(|_| 0)).unwrap_or_default();
+        let options = AddOptions { priority, after, ..AddOptions::default() };
+        let causes = match parked {
+            Some(parked) => causes.put_back(&Arc::new(Cause::Deferred(parked.informer))),
+            None => causes,
+        };
+        Some(Return { options, causes })
     }
 }
 
@@ -265,7 +301,7 @@ impl<K: Key> Guard<K> {
     }
 
     /// Records the writes made under the key, which the caller holds.
-    pub(crate) fn record(&self, key: &K, writes: Vec<Write>, sources: &Sources<K>, queue: &WorkQueue<K>) {
+    pub(crate) fn record(&self, key: &K, writes: Vec<Write>, sources: &Sources<K>, queue: &KeyQueue<K>) {
         let (mut pending, mut missing) = (Vec::new(), Vec::new());
         // The objects of `pending`, with their sources.
         let mut awaited_objects = HashSet::new();
@@ -305,7 +341,13 @@ impl<K: Key> Guard<K> {
         }
         let is_pending = !pending.is_empty();
         let mut state = self.state();
-        let after = missing.iter().filter_map(|(source, it)| state.missed(*source, it)).min();
+        let (mut after, mut causes) = (None, Causes::default());
+        for (source, write) in &missing {
+            if let Some(delay) = state.missed(*source, write) {
+                after = after.into_iter().chain([delay]).min();
+                causes.merge(&mut write.missing_cause(&*sources[*source]));
+            }
+        }
         for (scope, version, rewinds, awaited) in pending {
             state.insert(scope, &version, rewinds, awaited, self.limit);
         }
@@ -315,14 +357,23 @@ impl<K: Key> Guard<K> {
             self.recorded.notify_one();
         }
         if let Some(after) = after {
-            queue.add_with(key.clone(), AddOptions { after, ..AddOptions::default() });
+            queue.add_with_note(key.clone(), AddOptions { after, ..AddOptions::default() }, causes);
         }
     }
 
     /// Returns `None` if a worker that has taken the key may reconcile it now. Otherwise returns
     /// the name of the informer that is behind; the key goes back into the queue when the cache has
     /// caught up.
-    pub(crate) fn park<'s>(&self, key: &K, priority: i32, sources: &'s Sources<K>) -> Option<&'s str> {
+    ///
+    /// `causes` are those with which the key was taken. They go back with it; if the key may be
+    /// reconciled, those with which it was parked before are added in front.
+    pub(crate) fn park<'s>(
+        &self,
+        key: &K,
+        priority: i32,
+        causes: &mut Causes,
+        sources: &'s Sources<K>,
+    ) -> Option<&'s str> {
         let mut state = self.state();
         let waiting = state.keys.get(key)?;
         let behind = waiting.until.and_then(|_| {
@@ -336,13 +387,18 @@ impl<K: Key> Guard<K> {
         match behind {
             Some(source) => {
                 let waiting = state.keys.get_mut(key)?;
-                waiting.parked = Some(waiting.parked.map_or(priority, |it| it.max(priority)));
-                Some(sources[source].cache().name())
+                let informer = sources[source].cache().name();
+                let priority = waiting.parked.as_ref().map_or(priority, |it| it.priority.max(priority));
+                waiting.parked = Some(Parked { priority, informer: informer.to_owned() });
+                waiting.causes.merge(&mut causes.clone());
+                Some(informer)
             }
             None => {
                 // The key is reconciled now, so writes that the caches show by now need not bring
                 // it back.
-                state.forget_shown(key, sources);
+                let mut earlier = state.forget_shown(key, sources);
+                earlier.merge(causes);
+                *causes = earlier;
                 None
             }
         }
@@ -355,7 +411,7 @@ impl<K: Key> Guard<K> {
 
     /// Puts keys back as the caches advance. Never returns; one task runs it while the workers
     /// work.
-    pub(crate) async fn run(&self, sources: &Sources<K>, queue: &WorkQueue<K>) {
+    pub(crate) async fn run(&self, sources: &Sources<K>, queue: &KeyQueue<K>) {
         loop {
             // Subscribe before the caches are read, so that no change in between is missed.
             let awaited = self.state().awaited_sources(sources.len());
@@ -372,7 +428,7 @@ impl<K: Key> Guard<K> {
     }
 
     /// Puts back the keys that need not wait any more. Returns the next deadline.
-    fn settle(&self, sources: &Sources<K>, queue: &WorkQueue<K>) -> Option<Instant> {
+    fn settle(&self, sources: &Sources<K>, queue: &KeyQueue<K>) -> Option<Instant> {
         let mut state = self.state();
         let mut back = Vec::new();
         let scopes: Vec<_> = state.scopes.keys().cloned().collect();
@@ -382,7 +438,8 @@ impl<K: Key> Guard<K> {
                 let source = &*sources[scope.source];
                 let misses = awaited.is_missing(source);
                 let delay = misses.then(|| state.missed(scope.source, &awaited)).flatten();
-                back.extend(state.shown(&awaited.key, misses, delay).map(|options| (awaited.key, options)));
+                let missing = delay.map(|it| (it, awaited.missing_cause(source)));
+                back.extend(state.shown(&awaited.key, misses, missing).map(|it| (awaited.key, it)));
             }
         }
         let now = Instant::now();
@@ -392,13 +449,13 @@ impl<K: Key> Guard<K> {
                 waiting.until = None;
                 self.overdue.increment(1);
                 tracing::warn!(?key, limit = ?self.limit, "the cache does not show the key's own writes in time; reconciling it anyway");
-                back.extend(waiting.take_return().map(|options| (key, options)));
+                back.extend(waiting.take_return().map(|it| (key, it)));
             }
         }
         let next = state.limits.first_key_value().map(|((at, _), _)| *at);
         drop(state);
-        for (key, options) in back {
-            queue.add_with(key, options);
+        for (key, Return { options, causes }) in back {
+            queue.add_with_note(key, options, causes);
         }
         next
     }
@@ -497,12 +554,15 @@ impl<K: Key> GuardState<K> {
     }
 
     /// Handles that a cache has reached the version of a write of this key. `misses` is true if its
-    /// object is missing, and `delay` is set if that brings the key back. Returns the options with
-    /// which to queue the key, if it is to be queued.
-    fn shown(&mut self, key: &K, misses: bool, delay: Option<Duration>) -> Option<AddOptions> {
+    /// object is missing, and `missing` is set if that brings the key back: the delay and the cause.
+    /// Returns the key's return, if it is to be queued.
+    fn shown(&mut self, key: &K, misses: bool, missing: Option<(Duration, Causes)>) -> Option<Return> {
         let waiting = self.keys.get_mut(key)?;
         waiting.misses |= misses;
-        waiting.missing = waiting.missing.into_iter().chain(delay).min();
+        if let Some((delay, mut causes)) = missing {
+            waiting.missing = waiting.missing.into_iter().chain([delay]).min();
+            waiting.causes.merge(&mut causes);
+        }
         if waiting.scopes.is_empty() && !waiting.misses {
             self.returns.remove(key);
         }
@@ -514,13 +574,15 @@ impl<K: Key> GuardState<K> {
         back
     }
 
-    /// Removes the writes of a key that the caches show.
-    fn forget_shown(&mut self, key: &K, sources: &Sources<K>) {
-        let Some(waiting) = self.keys.get(key) else { return };
+    /// Removes the writes of a key that the caches show, and the key's return. Returns the causes
+    /// of the return.
+    fn forget_shown(&mut self, key: &K, sources: &Sources<K>) -> Causes {
+        let Some(waiting) = self.keys.get(key) else { return Causes::default() };
         let scopes: Vec<_> = waiting.scopes.keys().cloned().collect();
         let reached: Vec<_> = scopes.iter().map(|it| self.progress(it, sources)).collect();
-        let Some(waiting) = self.keys.get_mut(key) else { return };
+        let Some(waiting) = self.keys.get_mut(key) else { return Causes::default() };
         (waiting.parked, waiting.missing) = (None, None);
+        let causes = std::mem::take(&mut waiting.causes);
         for (scope, progress) in scopes.into_iter().zip(reached) {
             while let Some(order) = waiting.scopes.get(&scope).and_then(|it| it.orders.first()).cloned() {
                 if progress.as_ref().is_some_and(|it| !order.is_over(it)) {
@@ -531,6 +593,7 @@ impl<K: Key> GuardState<K> {
             }
         }
         self.tidy(key);
+        causes
     }
 
     /// Removes a key without pending writes.

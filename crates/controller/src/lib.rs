@@ -56,6 +56,46 @@
 //! # }
 //! ```
 //!
+//! # Why was this reconciled?
+//!
+//! A key is queued by an event of an object that maps to it, a retry, a requeue, a stream, or a
+//! change of ownership in a [sharded](ControllerBuilder::sharded) controller. The queue keeps each
+//! key once, and with it the [`Causes`] of its next reconcile: the first, the last, and their number.
+//! They are shown in three places:
+//!
+//! - [`Context::causes`], for reconcilers.
+//! - The field `causes` of the span `reconcile`, in which all logs of a reconcile are:
+//!   `pod default/web-1 deleted, and 3 more; last: retry after: connection refused`. The text is
+//!   formatted only if the span is enabled.
+//! - The counter `controller_reconcile_causes_total`, with the labels `controller` and `cause`: each
+//!   reconcile counts its first cause and, if it has several, its last one. The values of `cause` are
+//!   those of [`Cause::label`]: `added`, `changed`, `deleted`, `initial_list`, `resync` and `missing`
+//!   for objects; `retry`, `timeout`, `panic` and `requeue_after` for the reconcile before; `stream`,
+//!   `ownership` and `deferred`.
+//!
+//! ```
+//! use dogwatch_controller::{Action, BoxError, Cause, Context, ObjectEvent, Reconciler};
+//! use dogwatch_core::ObjectKey;
+//!
+//! struct Explained;
+//!
+//! impl Reconciler for Explained {
+//!     type Error = BoxError;
+//!
+//!     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
+//!         println!("{key} is reconciled: {}", context.causes());
+//!         for cause in context.causes().iter() {
+//!             if let Cause::Object(object) = cause
+//!                 && object.event() == ObjectEvent::Deleted
+//!             {
+//!                 println!("informer {} reports the end of {}", object.informer(), object.key());
+//!             }
+//!         }
+//!         Ok(Action::Done)
+//!     }
+//! }
+//! ```
+//!
 //! # If you come from controller-runtime
 //!
 //! | controller-runtime | here |
@@ -92,6 +132,7 @@ pub mod leader;
 pub mod sharding;
 mod owned_tasks;
 mod action;
+mod causes;
 mod reconciler;
 pub mod finalizer;
 mod predicate;
@@ -105,6 +146,7 @@ mod signals;
 mod manager;
 
 pub use action::{Action, BoxError, Terminal};
+pub use causes::{Cause, Causes, ObjectCause, ObjectEvent};
 pub use controller::{Controller, ControllerBuilder, ControllerError};
 pub use endpoints::Endpoints;
 pub use events::{EventBroadcaster, EventRecorder, NewEvent};

@@ -1,9 +1,12 @@
 //! The metrics of a controller, under controller-runtime's names, so that existing dashboards and
-//! alerts work.
+//! alerts work. Those that controller-runtime does not have are described in the documentation of the
+//! crate.
 
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics::{Counter, Gauge, Histogram, counter, describe_counter, gauge, histogram};
+
+use crate::causes::{CAUSE_LABELS, Causes};
 
 /// The upper bounds, in seconds, that controller-runtime uses for
 /// `controller_runtime_reconcile_time_seconds`. Pass them to the exporter to get the same buckets;
@@ -28,6 +31,8 @@ pub(crate) struct ControllerMetrics {
     pub(crate) stale: Counter,
     /// Keys that were reconciled although the cache did not show the reconciler's own writes.
     pub(crate) overdue: Counter,
+    /// The first and the last causes of reconciles, by label.
+    causes: [(&'static str, Counter); CAUSE_LABELS.len()],
     time: Histogram,
     active: Gauge,
 }
@@ -40,6 +45,11 @@ impl ControllerMetrics {
     pub(crate) fn new(controller: &str, workers: usize) -> Self {
         let name = || controller.to_owned();
         let total = |result: &'static str| counter!("controller_runtime_reconcile_total", "controller" => name(), "result" => result);
+        describe_counter!(
+            "controller_reconcile_causes_total",
+            "the first cause of each reconcile and, if it has several, the last one"
+        );
+        let cause = |cause: &'static str| counter!("controller_reconcile_causes_total", "controller" => name(), "cause" => cause);
         let numbers = Self {
             success: total("success"),
             requeue_after: total("requeue_after"),
@@ -50,6 +60,7 @@ impl ControllerMetrics {
             timeouts: counter!("controller_runtime_reconcile_timeouts_total", "controller" => name()),
             stale: counter!("dogwatch_controller_stale_reads_avoided_total", "controller" => name()),
             overdue: counter!("dogwatch_controller_stale_reads_total", "controller" => name()),
+            causes: CAUSE_LABELS.map(|it| (it, cause(it))),
             time: histogram!("controller_runtime_reconcile_time_seconds", "controller" => name()),
             active: gauge!("controller_runtime_active_workers", "controller" => name()),
         };
@@ -59,6 +70,7 @@ impl ControllerMetrics {
         for it in [&numbers.terminal, &numbers.panics, &numbers.timeouts, &numbers.stale, &numbers.overdue] {
             it.increment(0);
         }
+        numbers.causes.iter().for_each(|(_, it)| it.increment(0));
         numbers.active.set(0.0);
         gauge!("controller_runtime_max_concurrent_reconciles", "controller" => name()).set(workers as f64);
         numbers
@@ -68,6 +80,13 @@ impl ControllerMetrics {
     pub(crate) fn busy(&self) -> Busy<'_> {
         self.active.increment(1.0);
         Busy(&self.active)
+    }
+
+    /// Counts the causes of a reconcile that are known: the first and the last.
+    pub(crate) fn caused(&self, causes: &Causes) {
+        for label in causes.iter().map(|it| it.label()) {
+            self.causes.iter().filter(|(it, _)| *it == label).for_each(|(_, it)| it.increment(1));
+        }
     }
 
     /// Records the duration of a reconcile.

@@ -13,6 +13,7 @@ use futures_core::future::BoxFuture;
 use kube_core::Resource;
 
 use crate::action::{Action, BoxError, Failure};
+use crate::causes::Causes;
 
 /// The bounds on the key of a controller. Implemented for every type that meets them.
 ///
@@ -149,6 +150,7 @@ impl<K: Key> BoxedReconciler<K> {
 #[derive(Clone)]
 pub struct Context {
     call: Arc<Call>,
+    causes: Causes,
 }
 
 struct Call {
@@ -215,11 +217,12 @@ impl Context {
             concerns,
             writes: Mutex::default(),
         };
-        Self { call: Arc::new(call) }
+        Self { call: Arc::new(call), causes: Causes::default() }
     }
 
     /// Returns a context outside of any controller, for calling a reconciler from a test. Reported
-    /// writes have no effect in it.
+    /// writes have no effect in it, and it has no causes; [`with_causes`](Self::with_causes) sets
+    /// some.
     pub fn detached() -> Self {
         Self::new(&"detached".into(), &[].into(), 0, 0, Box::new(|_, _| None))
     }
@@ -242,6 +245,61 @@ impl Context {
     /// Returns the priority with which the key was taken from the queue.
     pub fn priority(&self) -> i32 {
         self.call.priority
+    }
+
+    /// Returns the causes of this reconcile: which objects, streams, failures or requeues queued the
+    /// key since its last reconcile. They are also the field `causes` of the tracing span of the
+    /// reconcile.
+    ///
+    /// Use them for logs and events, or to skip work that only some causes need. The desired state
+    /// must not depend on them: after a restart, the cause of every key is the initial list.
+    ///
+    /// ```
+    /// use dogwatch_client::Api;
+    /// use dogwatch_controller::{Action, BoxError, Context, Controller};
+    /// use dogwatch_core::ObjectKey;
+    /// use dogwatch_informer::SharedInformer;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+    /// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+    /// # let server = builder.yaml(yaml).start().await?;
+    /// # let url = server.url().parse()?;
+    /// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+    /// # let (sender, mut shown) = tokio::sync::mpsc::unbounded_channel();
+    /// let maps = SharedInformer::new(Api::<ConfigMap>::namespaced(client, "default"));
+    /// let controller = Controller::of(&maps).build(move |key: ObjectKey, context: Context| {
+    ///     let sent = sender.send(format!("{key}: {}", context.causes()));
+    ///     async move {
+    ///         sent?;
+    ///         Ok::<_, BoxError>(Action::Done)
+    ///     }
+    /// });
+    /// # let expected = "default/settings: configmap default/settings in the initial list";
+    /// # let stop = async { while shown.recv().await.expect("it runs") != expected {} };
+    /// controller.run(stop).await?; // "default/settings: configmap default/settings in the initial list"
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn causes(&self) -> &Causes {
+        &self.causes
+    }
+
+    /// Returns the context with other causes, for calling a reconciler from a test.
+    ///
+    /// ```
+    /// use dogwatch_controller::{Cause, Context};
+    ///
+    /// let context = Context::detached().with_causes(Cause::Retry("connection refused".into()).into());
+    /// assert_eq!(context.causes().to_string(), "retry after: connection refused");
+    /// assert_eq!(Context::detached().causes().count(), 0);
+    /// ```
+    #[must_use]
+    pub fn with_causes(mut self, causes: Causes) -> Self {
+        self.causes = causes;
+        self
     }
 
     /// Reports the server's response to a write: the whole object or a view of it. The next
@@ -302,6 +360,7 @@ impl fmt::Debug for Context {
             .field("reconcile_id", &format_args!("{:016x}", self.reconcile_id()))
             .field("attempt", &self.attempt())
             .field("priority", &self.priority())
+            .field("causes", &format_args!("{}", self.causes))
             .finish_non_exhaustive()
     }
 }

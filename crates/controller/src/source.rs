@@ -1,7 +1,7 @@
 //! The sources of a controller: they turn the changes of an informer into keys.
 //!
 //! ```text
-//! informer ─► handler: predicate ─► mapping ─► priority ─► work queue
+//! informer ─► handler: predicate ─► mapping ─► priority and cause ─► work queue
 //! ```
 //!
 //! A source knows the informer and the queue; it does not know the workers that drain the queue.
@@ -16,11 +16,12 @@ use dogwatch_informer::{
     Change, EventHandler, HandlerOptions, Health, InformerStopped, NotSynced, Overflow, Registration,
     SharedInformer, Store, StoreProgress,
 };
-use dogwatch_workqueue::{AddOptions, WorkQueue};
+use dogwatch_workqueue::AddOptions;
 use futures_core::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::Resource;
 
+use crate::causes::{Cause, Causes, KeyQueue, ObjectCause, ObjectEvent, Origin};
 use crate::predicate::Predicate;
 use crate::reconciler::{Key, Written};
 
@@ -187,9 +188,10 @@ pub(crate) trait Source<K>: Send + Sync {
     fn cache(&self) -> &dyn Cache;
     fn kind(&self) -> &Gvk;
     /// Begins to add keys to the queue, starting with those of all objects in the cache.
-    fn watch(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped>;
-    /// Adds the keys of all objects in the cache, as for a newly registered handler.
-    fn replay(&self, queue: &WorkQueue<K>);
+    fn watch(&self, handler: &str, queue: &KeyQueue<K>) -> Result<Registration, InformerStopped>;
+    /// Adds the keys of all objects in the cache, as for a newly registered handler, but with this
+    /// cause.
+    fn replay(&self, queue: &KeyQueue<K>, cause: &Arc<Cause>);
     /// Returns true if the cache can contain the object, or `None` if only the server can decide
     /// that.
     fn admits(&self, object: &Written) -> Option<bool>;
@@ -214,6 +216,7 @@ pub(crate) type Mapping<T, K> = Arc<dyn Fn(&T, &mut dyn FnMut(K)) + Send + Sync>
 pub(crate) struct MappedSource<T: Object, K> {
     watched: Watched<T>,
     store: Store<T>,
+    origin: Arc<Origin>,
     mapping: Mapping<T, K>,
     /// Set when the old state of an object may map to other keys than the new one.
     maps_old: bool,
@@ -222,17 +225,22 @@ pub(crate) struct MappedSource<T: Object, K> {
 impl<T: Object, K> MappedSource<T, K> {
     pub(crate) fn new(watched: Watched<T>, mapping: Mapping<T, K>, maps_old: bool) -> Self {
         let store = watched.informer.store();
-        Self { watched, store, mapping, maps_old }
+        let informer = watched.informer.name().to_owned();
+        let origin = Arc::new(Origin { kind: watched.resource().gvk.clone(), informer });
+        Self { watched, store, origin, mapping, maps_old }
     }
 }
 
 impl<T: Object, K: Key> MappedSource<T, K> {
-    fn feeder(&self, queue: &WorkQueue<K>) -> Feeder<T, K> {
+    /// Creates a handler. With a cause, it is that of all keys.
+    fn feeder(&self, queue: &KeyQueue<K>, cause: Option<&Arc<Cause>>) -> Feeder<T, K> {
         Feeder {
             predicate: self.watched.predicate.clone(),
             mapping: Arc::clone(&self.mapping),
             maps_old: self.maps_old,
             queue: queue.clone(),
+            origin: Arc::clone(&self.origin),
+            cause: cause.cloned(),
         }
     }
 
@@ -254,17 +262,17 @@ impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
         &self.watched.resource().gvk
     }
 
-    fn watch(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped> {
+    fn watch(&self, handler: &str, queue: &KeyQueue<K>) -> Result<Registration, InformerStopped> {
         // The changes of one object are never merged here: a child that is created and deleted in
         // between would show no change at all, and of several owners only the last would be seen.
         // The queue merges the keys instead, which bounds the memory: the handler only computes
         // keys, so few changes wait in front of it.
         let options = HandlerOptions::default().name(handler).overflow(Overflow::Grow);
-        self.watched.informer.add_handler_with(self.feeder(queue), options)
+        self.watched.informer.add_handler_with(self.feeder(queue, None), options)
     }
 
-    fn replay(&self, queue: &WorkQueue<K>) {
-        let mut feeder = self.feeder(queue);
+    fn replay(&self, queue: &KeyQueue<K>, cause: &Arc<Cause>) {
+        let mut feeder = self.feeder(queue, Some(cause));
         for object in self.store.snapshot().iter() {
             let change = Change::Added { object: Arc::clone(object), initial: true };
             // The handler has already reported the object on which a predicate or mapping panics.
@@ -308,7 +316,10 @@ struct Feeder<T, K> {
     predicate: Option<Predicate<T>>,
     mapping: Mapping<T, K>,
     maps_old: bool,
-    queue: WorkQueue<K>,
+    queue: KeyQueue<K>,
+    origin: Arc<Origin>,
+    /// Set if all keys have the same cause, whatever happened to the objects.
+    cause: Option<Arc<Cause>>,
 }
 
 impl<T: Object, K: Key> EventHandler<T> for Feeder<T, K> {
@@ -317,7 +328,15 @@ impl<T: Object, K: Key> EventHandler<T> for Feeder<T, K> {
             return;
         }
         let options = AddOptions { priority: priority(change), ..AddOptions::default() };
-        let mut add = |key| self.queue.add_with(key, options);
+        // One cause for all keys of the change: a key that it maps to twice counts it once.
+        let mut cause = self.cause.clone();
+        let mut add = |key| {
+            let cause = cause.get_or_insert_with(|| {
+                let object = ObjectCause::from_origin(&self.origin, change.key(), event(change));
+                Arc::new(Cause::Object(object))
+            });
+            self.queue.add_with_note(key, options, Causes::of(cause));
+        };
         if let (Change::Updated { old, .. }, true) = (change, self.maps_old) {
             (self.mapping)(old, &mut add);
         }
@@ -328,10 +347,20 @@ impl<T: Object, K: Key> EventHandler<T> for Feeder<T, K> {
 /// Returns a low priority for objects of the initial list and of a resync: nothing happened to
 /// them.
 fn priority<T: Object>(change: &Change<T>) -> i32 {
-    match change {
-        Change::Added { initial: true, .. } => LOW_PRIORITY,
-        Change::Updated { old, new } if old.header().version == new.header().version => LOW_PRIORITY,
+    match event(change) {
+        ObjectEvent::InitialList | ObjectEvent::Resync => LOW_PRIORITY,
         _ => 0,
+    }
+}
+
+/// Returns what happened to the object of a change.
+fn event<T: Object>(change: &Change<T>) -> ObjectEvent {
+    match change {
+        Change::Added { initial: true, .. } => ObjectEvent::InitialList,
+        Change::Added { initial: false, .. } => ObjectEvent::Added,
+        Change::Updated { old, new } if old.header().version == new.header().version => ObjectEvent::Resync,
+        Change::Deleted(_) => ObjectEvent::Deleted,
+        _ => ObjectEvent::Changed,
     }
 }
 

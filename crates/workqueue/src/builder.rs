@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use hashbrown::DefaultHashBuilder;
 
 use crate::limiter::{RateLimiter, default_controller_limiter};
+use crate::note::Note;
 use crate::ready::Ready;
 use crate::shared_queue::{GroupOf, SharedQueue};
 use crate::state::QueueState;
@@ -125,7 +126,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
         self
     }
 
-    pub(crate) fn into_shared(self) -> SharedQueue<K> {
+    pub(crate) fn into_shared<N: Note>(self) -> SharedQueue<K, N> {
         let ready = Ready::new(self.group_of.is_some(), self.patience);
         let state = QueueState::new(ready, self.earliest_wins, self.name.is_some());
         SharedQueue::new(state, self.limiter, self.group_of, self.name.as_deref())

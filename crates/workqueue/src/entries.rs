@@ -150,6 +150,12 @@ impl<K: Eq> Entries<K> {
         key
     }
 
+    /// Returns true if there is no slot, not even a free one.
+    #[inline]
+    pub(crate) fn is_released(&self) -> bool {
+        self.slots.is_empty()
+    }
+
     /// Returns the ids of all entries, in no order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = Id> {
         self.index.iter().copied()

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::entries::Id;
+use crate::note::Note;
 use crate::shared_queue::SharedQueue;
 use crate::state::Taken;
 
@@ -32,28 +33,29 @@ use crate::state::Taken;
 /// item.done();
 /// assert!(queue.try_take().is_some(), "it is handed out once more");
 /// ```
-pub struct Item<'q, K: Eq + Hash + Clone> {
+pub struct Item<'q, K: Eq + Hash + Clone, N: Note = ()> {
     key: K,
     priority: i32,
-    hold: Hold<'q, K>,
+    note: N,
+    hold: Hold<'q, K, N>,
 }
 
 /// The hold on a key; dropping it returns the key to the queue.
-struct Hold<'q, K: Eq + Hash + Clone> {
+struct Hold<'q, K: Eq + Hash + Clone, N: Note> {
     id: Id,
-    queue: Handle<'q, K>,
+    queue: Handle<'q, K, N>,
 }
 
-enum Handle<'q, K> {
-    Borrowed(&'q Arc<SharedQueue<K>>),
-    Owned(Arc<SharedQueue<K>>),
+enum Handle<'q, K, N> {
+    Borrowed(&'q Arc<SharedQueue<K, N>>),
+    Owned(Arc<SharedQueue<K, N>>),
 }
 
-impl<'q, K: Eq + Hash + Clone> Item<'q, K> {
+impl<'q, K: Eq + Hash + Clone, N: Note> Item<'q, K, N> {
     #[inline]
-    pub(crate) fn new(taken: Taken<K>, queue: &'q Arc<SharedQueue<K>>) -> Self {
+    pub(crate) fn new(taken: Taken<K, N>, queue: &'q Arc<SharedQueue<K, N>>) -> Self {
         let hold = Hold { id: taken.id, queue: Handle::Borrowed(queue) };
-        Self { key: taken.key, priority: taken.priority, hold }
+        Self { key: taken.key, priority: taken.priority, note: taken.note, hold }
     }
 
     /// Returns the key to work on.
@@ -67,23 +69,28 @@ impl<'q, K: Eq + Hash + Clone> Item<'q, K> {
         self.priority
     }
 
+    /// Returns the note of the adds since the key was last taken, merged into one: see [`Note`].
+    pub fn note(&self) -> &N {
+        &self.note
+    }
+
     /// Converts into an item with its own queue handle, which can be sent to another task or
     /// stored.
-    pub fn into_owned(self) -> Item<'static, K> {
-        let Self { key, priority, mut hold } = self;
+    pub fn into_owned(self) -> Item<'static, K, N> {
+        let Self { key, priority, note, mut hold } = self;
         let queue = match &hold.queue {
             Handle::Borrowed(queue) => Arc::clone(queue),
             Handle::Owned(queue) => queue.clone(),
         };
         let id = std::mem::replace(&mut hold.id, MOVED);
-        Item { key, priority, hold: Hold { id, queue: Handle::Owned(queue) } }
+        Item { key, priority, note, hold: Hold { id, queue: Handle::Owned(queue) } }
     }
 
     /// Marks the work as done. The same as dropping the item, but explicit.
     pub fn done(self) {}
 }
 
-impl<K: Eq + Hash + Clone> Deref for Item<'_, K> {
+impl<K: Eq + Hash + Clone, N: Note> Deref for Item<'_, K, N> {
     type Target = K;
 
     fn deref(&self) -> &K {
@@ -91,7 +98,7 @@ impl<K: Eq + Hash + Clone> Deref for Item<'_, K> {
     }
 }
 
-impl<K: Eq + Hash + Clone> Drop for Hold<'_, K> {
+impl<K: Eq + Hash + Clone, N: Note> Drop for Hold<'_, K, N> {
     #[inline]
     fn drop(&mut self) {
         if self.id == MOVED {
@@ -104,7 +111,7 @@ impl<K: Eq + Hash + Clone> Drop for Hold<'_, K> {
     }
 }
 
-impl<K: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Item<'_, K> {
+impl<K: Eq + Hash + Clone + fmt::Debug, N: Note> fmt::Debug for Item<'_, K, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Item")
             .field("key", &self.key)

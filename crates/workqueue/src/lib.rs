@@ -34,11 +34,11 @@
 //!
 //! # Layout
 //!
-//! From the bottom up: [`limiter`] decides how long a key waits; `entries`, `ready` and `delays`
-//! hold the keys, their order and their deadlines; `state` is the state machine built on them,
-//! without a clock, a lock or a task; `waiters` are the tasks that wait; `shared_queue` puts a lock
-//! around both; [`Item`], [`Take`] and [`WorkQueue`] are the public API. [`parallelize_until`] is
-//! independent of the queue.
+//! From the bottom up: [`limiter`] decides how long a key waits; `entries`, `ready`, `delays` and
+//! `note_slots` hold the keys, their order, their deadlines and their [notes](Note); `state` is the
+//! state machine built on them, without a clock, a lock or a task; `waiters` are the tasks that wait;
+//! `shared_queue` puts a lock around both; [`Item`], [`Take`] and [`WorkQueue`] are the public API.
+//! [`parallelize_until`] is independent of the queue.
 //!
 //! # If you come from client-go
 //!
@@ -52,9 +52,11 @@
 //! | metrics provider | [`WorkQueueBuilder::name`], through the `metrics` facade |
 
 pub mod limiter;
+mod note;
 mod entries;
 mod ready;
 mod delays;
+mod note_slots;
 mod state;
 mod waiters;
 mod lock;
@@ -71,6 +73,7 @@ pub use self::builder::WorkQueueBuilder;
 pub use self::item::Item;
 pub use self::limiter::RateLimiter;
 pub use self::meter::DURATION_BUCKETS;
+pub use self::note::Note;
 pub use self::parallel::parallelize_until;
 pub use self::queue::{AddOptions, WorkQueue};
 pub use self::take::Take;

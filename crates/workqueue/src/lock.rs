@@ -1,7 +1,7 @@
 //! The lock of a queue: an adaptive spinlock, or loom's mutex in model checks.
 //!
 //! It is never held across an `.await`, and the only user code that runs under it is `Eq`, `Hash`
-//! and `Clone` of the key.
+//! and `Clone` of the key, and `Default` and `merge` of the note.
 
 #[cfg(loom)]
 pub(crate) use self::modelled::{Lock, Locked};

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::builder::WorkQueueBuilder;
 use crate::item::Item;
+use crate::note::Note;
 use crate::shared_queue::SharedQueue;
 use crate::take::Take;
 
@@ -49,8 +50,10 @@ const METRICS_PERIOD: Duration = Duration::from_millis(500);
 /// # Ok(())
 /// # }
 /// ```
-pub struct WorkQueue<K> {
-    shared: Arc<SharedQueue<K>>,
+///
+/// `N` is the type of the [notes](Note) that travel with the keys; by default there are none.
+pub struct WorkQueue<K, N = ()> {
+    shared: Arc<SharedQueue<K, N>>,
 }
 
 /// The options of [`WorkQueue::add_with`].
@@ -85,10 +88,12 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
     pub fn builder() -> WorkQueueBuilder<K> {
         WorkQueueBuilder::new()
     }
+}
 
+impl<K: Eq + Hash + Clone + Send + Sync + 'static, N: Note> WorkQueue<K, N> {
     /// Adds a key that needs work. Ignored after a shutdown, like every kind of add.
     pub fn add(&self, key: K) {
-        self.shared.add(key, 0);
+        self.shared.add(key, 0, N::default());
     }
 
     /// Adds several keys; cheaper than adding them one by one.
@@ -98,6 +103,12 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// Adds a key with a priority, a delay or a rate limit.
     pub fn add_with(&self, key: K, options: AddOptions) {
+        self.add_with_note(key, options, N::default());
+    }
+
+    /// Adds a key with a note for the worker that takes it, in a queue that was built with
+    /// [`WorkQueueBuilder::build_with_notes`].
+    pub fn add_with_note(&self, key: K, options: AddOptions, note: N) {
         let AddOptions { after, rate_limited, priority } = options;
         let wait = match rate_limited {
             false => after,
@@ -105,9 +116,9 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
             true => self.shared.limiter.when(&key).min(after),
         };
         if rate_limited || !after.is_zero() {
-            self.later(key, wait, priority);
+            self.later(key, wait, priority, note);
         } else {
-            self.shared.add(key, priority);
+            self.shared.add(key, priority, note);
         }
     }
 
@@ -116,12 +127,18 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// An [`add`](Self::add) in the meantime does not cancel the delay, unless the queue was built
     /// with [`WorkQueueBuilder::earliest_wins`]. A shutdown does.
     pub fn add_after(&self, key: K, delay: Duration) {
-        self.later(key, delay, 0);
+        self.later(key, delay, 0, N::default());
     }
 
     /// Like [`add_after`](Self::add_after), but replaces an existing delay, earlier or later.
     pub fn replace_after(&self, key: K, delay: Duration) {
-        self.shared.delay(key, delay, 0, true);
+        self.replace_after_with_note(key, delay, N::default());
+    }
+
+    /// Like [`replace_after`](Self::replace_after), with a note, which replaces that of the existing
+    /// delay.
+    pub fn replace_after_with_note(&self, key: K, delay: Duration, note: N) {
+        self.shared.delay(key, delay, 0, note, true);
     }
 
     /// Cancels the delayed add of this key. Returns false if there is none; work that is already
@@ -168,12 +185,12 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Cancel safety
     /// This method is cancel safe: dropping the future loses no key.
-    pub fn take(&self) -> Take<'_, K> {
+    pub fn take(&self) -> Take<'_, K, N> {
         Take::new(&self.shared)
     }
 
     /// Takes a key if one is ready now.
-    pub fn try_take(&self) -> Option<Item<'_, K>> {
+    pub fn try_take(&self) -> Option<Item<'_, K, N>> {
         let taken = self.shared.try_take()?;
         Some(Item::new(taken, &self.shared))
     }
@@ -230,12 +247,12 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    fn later(&self, key: K, delay: Duration, priority: i32) {
+    fn later(&self, key: K, delay: Duration, priority: i32, note: N) {
         self.shared.retried();
         if delay.is_zero() {
-            self.shared.add(key, priority);
+            self.shared.add(key, priority, note);
         } else {
-            self.shared.delay(key, delay, priority, false);
+            self.shared.delay(key, delay, priority, note, false);
         }
     }
 }
@@ -243,11 +260,16 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
 impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Builds the queue.
     pub fn build(self) -> WorkQueue<K> {
+        self.build_with_notes()
+    }
+
+    /// Builds a queue whose keys have [notes](Note) of the type `N`.
+    pub fn build_with_notes<N: Note>(self) -> WorkQueue<K, N> {
         WorkQueue { shared: Arc::new(self.into_shared()) }
     }
 }
 
-impl<K> Clone for WorkQueue<K> {
+impl<K, N> Clone for WorkQueue<K, N> {
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone() }
     }
@@ -259,7 +281,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> Default for WorkQueue<K> {
     }
 }
 
-impl<K> fmt::Debug for WorkQueue<K> {
+impl<K, N> fmt::Debug for WorkQueue<K, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkQueue").finish_non_exhaustive()
     }

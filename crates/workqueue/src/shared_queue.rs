@@ -1,7 +1,7 @@
 //! The queue that handles, items and waiting tasks share: the state machine and the waiters, behind
 //! one lock.
 //!
-//! All public methods call in here. It wakes tasks and drops keys only after it has released the
+//! All public methods call in here. It wakes tasks and drops keys and notes only after it has released the
 //! lock, and it reads the clock only if a delay or a metric needs it. It owns no task: a task that
 //! waits in [`SharedQueue::poll_take`] keeps the timer.
 
@@ -17,6 +17,7 @@ use crate::entries::Id;
 use crate::limiter::RateLimiter;
 use crate::lock::{Lock, Locked};
 use crate::meter::QueueMetrics;
+use crate::note::Note;
 use crate::state::{AddRequest, QueueState, Taken};
 use crate::waiters::{Ticket, Waiters, Wakes};
 
@@ -26,8 +27,8 @@ pub(crate) type GroupOf<K> = Box<dyn Fn(&K) -> u64 + Send + Sync>;
 /// The number of keys that are added under one lock. Workers get the lock in between.
 const BATCH: usize = 64;
 
-pub(crate) struct SharedQueue<K> {
-    inner: Lock<Inner<K>>,
+pub(crate) struct SharedQueue<K, N = ()> {
+    inner: Lock<Inner<K, N>>,
     hasher: DefaultHashBuilder,
     group_of: Option<GroupOf<K>>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
@@ -35,16 +36,16 @@ pub(crate) struct SharedQueue<K> {
     clock: Clock,
 }
 
-struct Inner<K> {
-    state: QueueState<K>,
+struct Inner<K, N> {
+    state: QueueState<K, N>,
     waiters: Waiters,
     /// Set by a shutdown with drain. A plain shutdown clears it.
     draining: bool,
 }
 
 /// The result of looking up a key.
-pub(crate) enum TakeResult<K> {
-    Taken(Taken<K>),
+pub(crate) enum TakeResult<K, N> {
+    Taken(Taken<K, N>),
     /// No key, and none will come.
     Closed,
     /// No key yet: the waker will be called. With an alarm, this task is the timekeeper and has to
@@ -54,9 +55,9 @@ pub(crate) enum TakeResult<K> {
     },
 }
 
-impl<K: Eq + Hash + Clone> SharedQueue<K> {
+impl<K: Eq + Hash + Clone, N: Note> SharedQueue<K, N> {
     pub(crate) fn new(
-        state: QueueState<K>,
+        state: QueueState<K, N>,
         limiter: Box<dyn RateLimiter<K>>,
         group_of: Option<GroupOf<K>>,
         name: Option<&str>,
@@ -76,12 +77,12 @@ impl<K: Eq + Hash + Clone> SharedQueue<K> {
         &self.clock
     }
 
-    pub(crate) fn add(&self, key: K, priority: i32) {
+    pub(crate) fn add(&self, key: K, priority: i32, mut note: N) {
         let request = self.add_request(&key, priority);
         let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         let (mut readied, mut new) = self.advance(&mut inner, request.now);
-        let added = inner.state.add(key, request);
+        let added = inner.state.add_noted(key, &mut note, request);
         readied += usize::from(added.readied);
         new += u64::from(added.is_new);
         inner.waiters.wake(readied, &mut wakes);
@@ -97,7 +98,8 @@ impl<K: Eq + Hash + Clone> SharedQueue<K> {
             let mut inner = self.inner.lock();
             let (mut readied, mut new) = self.advance(&mut inner, batch[0].0.now);
             for (request, key) in batch {
-                let added = inner.state.add(key, request);
+                let mut note = N::default();
+                let added = inner.state.add_noted(key, &mut note, request);
                 unused.extend(added.unused);
                 readied += usize::from(added.readied);
                 new += u64::from(added.is_new);
@@ -107,7 +109,7 @@ impl<K: Eq + Hash + Clone> SharedQueue<K> {
         }
     }
 
-    pub(crate) fn delay(&self, key: K, delay: Duration, priority: i32, replace: bool) {
+    pub(crate) fn delay(&self, key: K, delay: Duration, priority: i32, mut note: N, replace: bool) {
         let mut request = self.add_request(&key, priority);
         if request.now == 0 {
             request.now = self.clock.now();
@@ -115,7 +117,7 @@ impl<K: Eq + Hash + Clone> SharedQueue<K> {
         let at = Clock::after(request.now, delay);
         let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
-        let unused = inner.state.delay(key, request, at, replace);
+        let unused = inner.state.delay_noted(key, &mut note, request, at, replace);
         if inner.state.has_delays() {
             inner.waiters.is_due_at(at, &mut wakes);
         }
@@ -125,7 +127,9 @@ impl<K: Eq + Hash + Clone> SharedQueue<K> {
 
     pub(crate) fn cancel(&self, key: &K) -> bool {
         let hash = self.hasher.hash_one(key);
-        let (cancelled, unused) = self.inner.lock().state.cancel(hash, key);
+        let mut inner = self.inner.lock();
+        let (cancelled, unused) = inner.state.cancel(hash, key);
+        self.release(inner, Wakes::default(), 0);
         drop(unused);
         cancelled
     }
@@ -133,7 +137,7 @@ impl<K: Eq + Hash + Clone> SharedQueue<K> {
     /// Takes a key, or registers the task as a waiter if there is none. `ticket` identifies the
     /// waiter; it is `None` while the task does not wait.
     #[inline]
-    pub(crate) fn poll_take(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> TakeResult<K> {
+    pub(crate) fn poll_take(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> TakeResult<K, N> {
         let now = self.time();
         let mut wakes = Wakes::default();
         let mut locked = self.inner.lock();
@@ -168,7 +172,7 @@ impl<K: Eq + Hash + Clone> SharedQueue<K> {
     }
 
     /// Takes a key if one is ready.
-    pub(crate) fn try_take(&self) -> Option<Taken<K>> {
+    pub(crate) fn try_take(&self) -> Option<Taken<K, N>> {
         let now = self.time();
         let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
@@ -289,35 +293,41 @@ impl<K: Eq + Hash + Clone> SharedQueue<K> {
     /// Turns the delays that are due into adds; see [`QueueState::advance`]. If `now` is zero, the
     /// clock is read, if needed.
     #[inline]
-    fn advance(&self, inner: &mut Inner<K>, now: u64) -> (usize, u64) {
+    fn advance(&self, inner: &mut Inner<K, N>, now: u64) -> (usize, u64) {
         if !inner.state.has_delays() {
             return (0, 0);
         }
         inner.state.advance(if now == 0 { self.clock.now() } else { now })
     }
 
-    /// Releases the lock, and then wakes tasks and updates metrics. `new` is the number of keys
+    /// Releases the lock, and then wakes tasks, updates metrics and drops unneeded notes. `new` is the number of keys
     /// that have outstanding work now and had none before.
     #[inline]
-    fn release(&self, inner: Locked<'_, Inner<K>>, wakes: Wakes, new: u64) {
+    fn release(&self, mut inner: Locked<'_, Inner<K, N>>, wakes: Wakes, new: u64) {
+        let discarded = inner.state.take_discarded_notes();
         match &self.meter {
             None => drop(inner),
             Some(meter) => release_and_report(meter, inner, new),
         }
         wakes.wake();
+        drop(discarded);
     }
 }
 
 /// Releases the lock and updates the metrics.
 #[cold]
-fn release_and_report<K: Eq + Clone>(meter: &QueueMetrics, mut inner: Locked<'_, Inner<K>>, new: u64) {
+fn release_and_report<K: Eq + Clone, N: Note>(
+    meter: &QueueMetrics,
+    mut inner: Locked<'_, Inner<K, N>>,
+    new: u64,
+) {
     let changes = inner.state.depth_changes();
     drop(inner);
     meter.added(new);
     changes.into_iter().for_each(|(priority, by)| meter.deepened(priority, by));
 }
 
-impl<K> fmt::Debug for SharedQueue<K> {
+impl<K, N> fmt::Debug for SharedQueue<K, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedQueue").finish_non_exhaustive()
     }

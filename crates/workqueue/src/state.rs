@@ -16,14 +16,17 @@
 
 use crate::delays::Delays;
 use crate::entries::{Delay, Entries, Id, List, Stage};
+use crate::note::Note;
+use crate::note_slots::NoteSlots;
 use crate::ready::Ready;
 
 /// The state of a queue. The stage of a key is its whole state: a key is ready if and only if it
 /// has outstanding work and no worker holds it, and it is held at most once, because only
 /// [`QueueState::take`] makes a key held, and it takes from the ready ones.
 #[derive(Debug)]
-pub(crate) struct QueueState<K> {
+pub(crate) struct QueueState<K, N = ()> {
     entries: Entries<K>,
+    notes: NoteSlots<N>,
     /// Exactly the entries at `Stage::Ready`.
     ready: Ready,
     /// The number of entries at `Stage::Held` or `Stage::HeldAndDirty`.
@@ -75,9 +78,10 @@ pub(crate) struct Added<K> {
 
 /// A key taken by a worker.
 #[derive(Debug)]
-pub(crate) struct Taken<K> {
+pub(crate) struct Taken<K, N = ()> {
     pub(crate) id: Id,
     pub(crate) key: K,
+    pub(crate) note: N,
     pub(crate) priority: i32,
     pub(crate) waiting_since: u64,
 }
@@ -92,11 +96,12 @@ pub(crate) struct Finished<K> {
     pub(crate) held_since: u64,
 }
 
-impl<K: Eq + Clone> QueueState<K> {
+impl<K: Eq + Clone, N: Note> QueueState<K, N> {
     /// Creates an empty state. With `measured`, it keeps the times for [`QueueState::unfinished`].
     pub(crate) fn new(ready: Ready, earliest_wins: bool, measured: bool) -> Self {
         Self {
             entries: Entries::new(),
+            notes: NoteSlots::new(),
             ready,
             held: 0,
             measured: measured.then(Box::default),
@@ -142,31 +147,48 @@ impl<K: Eq + Clone> QueueState<K> {
         self.measured.as_mut().map_or(Vec::new(), |it| std::mem::take(&mut it.depth))
     }
 
-    /// Adds a key now.
+    /// Takes the notes that are not needed any more. The caller drops them outside the lock.
     #[inline]
-    pub(crate) fn add(&mut self, key: K, mut request: AddRequest) -> Added<K> {
+    pub(crate) fn take_discarded_notes(&mut self) -> Vec<N> {
+        self.notes.take_discarded()
+    }
+
+    /// Adds a key now. The caller drops what is left in `note` outside the lock.
+    #[inline]
+    pub(crate) fn add_noted(&mut self, key: K, note: &mut N, mut request: AddRequest) -> Added<K> {
         if self.stopping {
             return Added { unused: Some(key), is_new: false, readied: false };
         }
         let (id, unused) = self.entries.find_or_insert(request.hash, key, request.group);
-        if self.earliest_wins
-            && let Some(delay) = self.delays.cancel(&mut self.entries, id)
-        {
+        let replaced = if self.earliest_wins { self.delays.cancel(&mut self.entries, id) } else { None };
+        if let Some(delay) = &replaced {
             request.priority = request.priority.max(delay.priority);
         }
         let (is_new, readied) = self.mark_dirty(id, request.priority, request.now);
+        if replaced.is_some() {
+            self.notes.become_due(id, is_new);
+        }
+        self.notes.add(id, note);
         Added { unused, is_new, readied }
     }
 
     /// Adds a key at the time `at`. If it is already delayed, the earlier time applies, unless
-    /// `replace` is set.
-    pub(crate) fn delay(&mut self, key: K, request: AddRequest, at: u64, replace: bool) -> Option<K> {
+    /// `replace` is set. The caller drops what is left in `note` outside the lock.
+    pub(crate) fn delay_noted(
+        &mut self,
+        key: K,
+        note: &mut N,
+        request: AddRequest,
+        at: u64,
+        replace: bool,
+    ) -> Option<K> {
         if self.stopping {
             return Some(key);
         }
         let (id, unused) = self.entries.find_or_insert(request.hash, key, request.group);
         if self.earliest_wins && matches!(self.entries[id].stage, Stage::Ready | Stage::HeldAndDirty) {
             self.mark_dirty(id, request.priority, request.now);
+            self.notes.add(id, note);
             return unused;
         }
         match self.entries.delay(id) {
@@ -179,6 +201,7 @@ impl<K: Eq + Clone> QueueState<K> {
                 self.delays.set(&mut self.entries, id, at, priority);
             }
         }
+        self.notes.delay(id, note, replace);
         unused
     }
 
@@ -187,8 +210,11 @@ impl<K: Eq + Clone> QueueState<K> {
     pub(crate) fn cancel(&mut self, hash: u64, key: &K) -> (bool, Option<K>) {
         let Some(id) = self.entries.find(hash, key) else { return (false, None) };
         let cancelled = self.delays.cancel(&mut self.entries, id).is_some();
+        if cancelled {
+            self.notes.discard_delayed(id);
+        }
         let unused = match self.entries[id].stage {
-            Stage::Resting => self.entries.remove(id),
+            Stage::Resting => self.remove(id),
             _ => None,
         };
         (cancelled, unused)
@@ -200,6 +226,7 @@ impl<K: Eq + Clone> QueueState<K> {
         let (mut all_ready, mut all_new) = (0, 0);
         while let Some((id, delay)) = self.delays.pop_due(&mut self.entries, now) {
             let (is_new, readied) = self.mark_dirty(id, delay.priority, delay.at);
+            self.notes.become_due(id, is_new);
             all_ready += usize::from(readied);
             all_new += u64::from(is_new);
         }
@@ -213,14 +240,14 @@ impl<K: Eq + Clone> QueueState<K> {
 
     /// Takes the next key. The caller has to [`finish`](Self::finish) it.
     #[inline]
-    pub(crate) fn take(&mut self, now: u64) -> Option<Taken<K>> {
+    pub(crate) fn take(&mut self, now: u64) -> Option<Taken<K, N>> {
         let id = self.ready.pop(&mut self.entries)?;
         self.held += 1;
         let entry = &mut self.entries[id];
         entry.stage = Stage::Held;
         let (key, priority) = (entry.key().clone(), entry.priority);
         let waiting_since = if self.measured.is_some() { self.measure_take(id, priority, now) } else { 0 };
-        Some(Taken { id, key, priority, waiting_since })
+        Some(Taken { id, key, note: self.notes.take(id), priority, waiting_since })
     }
 
     /// Returns true if a held key was added again.
@@ -240,7 +267,7 @@ impl<K: Eq + Clone> QueueState<K> {
             return Finished { unused: None, readied: true, held_since };
         }
         entry.stage = Stage::Resting;
-        let unused = if self.entries.delay(id).is_none() { self.entries.remove(id) } else { None };
+        let unused = if self.entries.delay(id).is_none() { self.remove(id) } else { None };
         Finished { unused, readied: false, held_since }
     }
 
@@ -277,12 +304,36 @@ impl<K: Eq + Clone> QueueState<K> {
         let ids: Vec<_> = self.entries.ids().collect();
         let mut unused = Vec::new();
         for id in ids {
-            self.entries.set_delay(id, None);
+            if self.entries.set_delay(id, None).is_some() {
+                self.notes.discard_delayed(id);
+            }
             if self.entries[id].stage == Stage::Resting {
-                unused.extend(self.entries.remove(id));
+                unused.extend(self.remove(id));
             }
         }
         unused
+    }
+
+    #[cfg(test)]
+    pub(crate) fn notes(&self) -> &NoteSlots<N> {
+        &self.notes
+    }
+
+    /// Returns the memory allocated for keys and notes.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.bytes() + self.notes.bytes()
+    }
+
+    /// Removes an entry that is resting and without a delay, and returns its key. Both of its notes
+    /// are the default by then.
+    #[inline]
+    fn remove(&mut self, id: Id) -> Option<K> {
+        let key = self.entries.remove(id);
+        if self.entries.is_released() {
+            self.notes.release();
+        }
+        key
     }
 
     /// Marks a key as having outstanding work. Returns whether it had none before, and whether it
@@ -347,6 +398,16 @@ impl<K: Eq + Clone> QueueState<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl QueueState<u64> {
+        fn add(&mut self, key: u64, request: AddRequest) -> Added<u64> {
+            self.add_noted(key, &mut (), request)
+        }
+
+        fn delay(&mut self, key: u64, request: AddRequest, at: u64, replace: bool) -> Option<u64> {
+            self.delay_noted(key, &mut (), request, at, replace)
+        }
+    }
 
     fn state(earliest_wins: bool) -> QueueState<u64> {
         QueueState::new(Ready::new(false, Some(15)), earliest_wins, true)

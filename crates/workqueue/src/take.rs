@@ -11,6 +11,7 @@ use tokio::task::coop;
 use tokio::time::Sleep;
 
 use crate::item::Item;
+use crate::note::Note;
 use crate::shared_queue::{SharedQueue, TakeResult};
 use crate::waiters::Ticket;
 
@@ -36,16 +37,16 @@ use crate::waiters::Ticket;
 /// # }
 /// ```
 #[must_use = "futures do nothing unless polled"]
-pub struct Take<'a, K: Eq + Hash + Clone> {
-    queue: &'a Arc<SharedQueue<K>>,
+pub struct Take<'a, K: Eq + Hash + Clone, N: Note = ()> {
+    queue: &'a Arc<SharedQueue<K, N>>,
     /// The ticket of the waiter, while it waits.
     ticket: Option<Ticket>,
     /// Set while this future is the timekeeper.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<'a, K: Eq + Hash + Clone> Take<'a, K> {
-    pub(crate) fn new(queue: &'a Arc<SharedQueue<K>>) -> Self {
+impl<'a, K: Eq + Hash + Clone, N: Note> Take<'a, K, N> {
+    pub(crate) fn new(queue: &'a Arc<SharedQueue<K, N>>) -> Self {
         Self { queue, ticket: None, timer: None }
     }
 
@@ -60,8 +61,8 @@ impl<'a, K: Eq + Hash + Clone> Take<'a, K> {
     }
 }
 
-impl<'a, K: Eq + Hash + Clone> Future for Take<'a, K> {
-    type Output = Option<Item<'a, K>>;
+impl<'a, K: Eq + Hash + Clone, N: Note> Future for Take<'a, K, N> {
+    type Output = Option<Item<'a, K, N>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // A worker that always finds a key has to yield to the other tasks of its thread now and
@@ -89,7 +90,7 @@ impl<'a, K: Eq + Hash + Clone> Future for Take<'a, K> {
     }
 }
 
-impl<K: Eq + Hash + Clone> Drop for Take<'_, K> {
+impl<K: Eq + Hash + Clone, N: Note> Drop for Take<'_, K, N> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
             self.queue.abandon(ticket);
@@ -97,7 +98,7 @@ impl<K: Eq + Hash + Clone> Drop for Take<'_, K> {
     }
 }
 
-impl<K: Eq + Hash + Clone> fmt::Debug for Take<'_, K> {
+impl<K: Eq + Hash + Clone, N: Note> fmt::Debug for Take<'_, K, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Take").field("ticket", &self.ticket).finish_non_exhaustive()
     }

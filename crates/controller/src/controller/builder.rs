@@ -275,7 +275,7 @@ impl<K: Key> ControllerBuilder<K> {
         let name: Arc<str> = self.name.into();
         let metrics = ControllerMetrics::new(&name, self.settings.workers);
         let inner = ControllerInner {
-            queue: self.queue.name(&*name).earliest_wins().build(),
+            queue: self.queue.name(&*name).earliest_wins().build_with_notes(),
             kinds: self.sources.iter().map(|it| it.kind().clone()).collect(),
             sources: self.sources,
             reconciler: BoxedReconciler::new(reconciler),

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dogwatch_informer::Registration;
+use dogwatch_workqueue::AddOptions;
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::future::join_all;
@@ -20,6 +21,7 @@ use tokio::time::timeout;
 
 use super::error::ControllerError;
 use super::worker::{ControllerInner, text_of};
+use crate::causes::Cause;
 use crate::owned_tasks::OwnedTasks;
 use crate::reconciler::Key;
 use crate::source::Cache;
@@ -295,7 +297,7 @@ impl<K: Key> Running<K> {
             background.spawn(async move {
                 while let Some(key) = stream.next().await {
                     inner.shards.iter().for_each(|it| it.remember(&key));
-                    inner.queue.add(key);
+                    inner.queue.add_with_note(key, AddOptions::default(), Cause::Stream.into());
                 }
             });
         }

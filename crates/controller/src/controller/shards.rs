@@ -1,11 +1,13 @@
 //! The keys of a controller that this replica owns, when several replicas share them.
 
 use parking_lot::Mutex;
-use std::collections::HashSet;
+use std::collections::HashMap;
 
+use dogwatch_workqueue::Note;
 use tokio::sync::watch;
 
 use super::recent_keys::RecentKeys;
+use crate::causes::Causes;
 use crate::reconciler::Key;
 use crate::sharding::{KeyOwner, ShardMember};
 
@@ -18,10 +20,10 @@ pub(super) struct Shards<K> {
     member: ShardMember,
     /// Returns the name of a key that is hashed to find its owner.
     name: fn(&K) -> String,
-    /// Keys that arrived while the members had not agreed on their owner. They are queued again
-    /// when ownership changes: the key of an object that was deleted meanwhile cannot be found in a
-    /// cache.
-    deferred: Mutex<HashSet<K>>,
+    /// Keys that arrived while the members had not agreed on their owner, with their causes. They
+    /// are queued again when ownership changes: the key of an object that was deleted meanwhile
+    /// cannot be found in a cache.
+    deferred: Mutex<HashMap<K, Causes>>,
     /// The keys that streams yielded, whether or not this replica owns them. They are queued again
     /// when ownership changes: a stream yields a key once, and no object of a cache may map to it.
     streamed: Mutex<RecentKeys<K>>,
@@ -35,14 +37,14 @@ impl<K: Key> Shards<K> {
 
     /// Returns true if this replica reconciles the key now. A key without an agreed owner is
     /// deferred until there is one.
-    pub(super) fn admits(&self, key: &K) -> bool {
+    pub(super) fn admits(&self, key: &K, causes: &Causes) -> bool {
         let name = (self.name)(key);
         match self.member.owner(&name) {
             KeyOwner::Us => true,
             // That member reconciles it.
             KeyOwner::Another => false,
             KeyOwner::Unknown => {
-                self.defer(key);
+                self.defer(key, causes);
                 // The key may have become ours before it was deferred, and then nothing would take
                 // it out again.
                 self.member.owns(&name)
@@ -51,11 +53,16 @@ impl<K: Key> Shards<K> {
     }
 
     /// Runs the work on a key while this replica owns it. Returns `None` if the replica lost the
-    /// key first.
-    pub(super) async fn while_owning<F: Future>(&self, key: &K, work: F) -> Option<F::Output> {
+    /// key first; the key is then deferred with its causes.
+    pub(super) async fn while_owning<F: Future>(
+        &self,
+        key: &K,
+        causes: &Causes,
+        work: F,
+    ) -> Option<F::Output> {
         let done = self.member.while_owning(&(self.name)(key), work).await;
         if done.is_none() {
-            self.defer(key);
+            self.defer(key, causes);
         }
         done
     }
@@ -70,8 +77,8 @@ impl<K: Key> Shards<K> {
         self.member.changes()
     }
 
-    /// Takes the deferred keys.
-    pub(super) fn take_deferred(&self) -> HashSet<K> {
+    /// Takes the deferred keys, with the causes of the reconciles that they missed.
+    pub(super) fn take_deferred(&self) -> HashMap<K, Causes> {
         std::mem::take(&mut *self.deferred.lock())
     }
 
@@ -91,8 +98,8 @@ impl<K: Key> Shards<K> {
         self.streamed.lock().all()
     }
 
-    fn defer(&self, key: &K) {
-        self.deferred.lock().insert(key.clone());
+    fn defer(&self, key: &K, causes: &Causes) {
+        self.deferred.lock().entry(key.clone()).or_default().merge(&mut causes.clone());
     }
 }
 
@@ -114,9 +121,9 @@ mod tests {
             let until = clock.now() + Duration::from_secs(2 + readings);
             member.renew_until(until);
             let shards = Shards::new(member, |it: &&'static str| (*it).to_owned());
-            let admitted = shards.admits(&"a");
+            let admitted = shards.admits(&"a", &Causes::default());
             let deferred = shards.take_deferred();
-            assert!(admitted || deferred.contains("a"), "the key is lost: {readings}");
+            assert!(admitted || deferred.contains_key("a"), "the key is lost: {readings}");
         }
     }
 }

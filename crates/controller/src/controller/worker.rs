@@ -7,13 +7,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dogwatch_core::{ErrorChain, Gvk};
-use dogwatch_workqueue::{AddOptions, Item, WorkQueue};
+use dogwatch_workqueue::{AddOptions, Item};
 use futures_util::FutureExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::shards::Shards;
 use crate::action::{Action, Failure};
+use crate::causes::{Cause, Causes, KeyQueue};
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::{BoxedReconciler, Concerns, Context, Key};
@@ -22,7 +23,7 @@ use crate::source::{Cache, LOW_PRIORITY, Source};
 /// The state that the workers of one controller share.
 pub(super) struct ControllerInner<K: Key> {
     pub(super) name: Arc<str>,
-    pub(super) queue: WorkQueue<K>,
+    pub(super) queue: KeyQueue<K>,
     pub(super) sources: Vec<Box<dyn Source<K>>>,
     /// Further caches that the reconciler reads.
     pub(super) needs: Vec<Box<dyn Cache>>,
@@ -38,6 +39,9 @@ pub(super) struct ControllerInner<K: Key> {
     pub(super) abandoned: AtomicBool,
 }
 
+/// A key that a worker of a controller holds.
+type KeyItem<'q, K> = Item<'q, K, Causes>;
+
 /// The outcome of a call of the reconciler.
 enum Outcome {
     Returned(Result<Action, Failure>),
@@ -52,7 +56,7 @@ impl<K: Key> ControllerInner<K> {
             if self.abandoned.load(Ordering::Relaxed) {
                 continue;
             }
-            if self.shards.as_ref().is_some_and(|it| !it.admits(&item)) {
+            if self.shards.as_ref().is_some_and(|it| !it.admits(&item, item.note())) {
                 // The failures here say nothing about the next time that the key is ours.
                 self.queue.forget(&item);
                 self.guard.forget_returns(&item);
@@ -60,15 +64,19 @@ impl<K: Key> ControllerInner<K> {
             }
             let attempt = self.queue.requeues(&item);
             let concerns = concerns(Arc::downgrade(&self), item.key().clone());
+            let mut causes = item.note().clone();
+            let behind = self.guard.park(&item, item.priority(), &mut causes, &self.sources);
             let context = Context::new(&self.name, &self.kinds, attempt, item.priority(), concerns);
+            let context = context.with_causes(causes);
             let id = context.reconcile_id();
             let span = tracing::info_span!(
                 "reconcile",
                 controller = &*self.name,
                 key = ?item.key(),
+                causes = %context.causes(),
                 reconcile_id = format_args!("{id:016x}"),
             );
-            self.handle(&item, &context).instrument(span).await;
+            self.handle(&item, &context, behind).instrument(span).await;
         }
     }
 
@@ -84,11 +92,18 @@ impl<K: Key> ControllerInner<K> {
         async move {
             let (Some(shards), Some(mut changes)) = (&self.shards, changes) else { return };
             while changes.changed().await.is_ok() {
-                self.queue.add_all(shards.take_deferred());
+                // The same cause for all, so that a key that is queued several times here counts it
+                // once.
+                let cause = Arc::new(Cause::OwnershipChanged);
+                for (key, causes) in shards.take_deferred() {
+                    self.queue.add_with_note(key, AddOptions::default(), causes.put_back(&cause));
+                }
                 // As for the objects of a replay, nothing happened to these keys.
                 let options = AddOptions { priority: LOW_PRIORITY, ..AddOptions::default() };
-                shards.streamed().into_iter().for_each(|it| self.queue.add_with(it, options));
-                self.sources.iter().for_each(|it| it.replay(&self.queue));
+                for key in shards.streamed() {
+                    self.queue.add_with_note(key, options, Causes::of(&cause));
+                }
+                self.sources.iter().for_each(|it| it.replay(&self.queue, &cause));
             }
         }
     }
@@ -98,18 +113,20 @@ impl<K: Key> ControllerInner<K> {
         self.sources.iter().map(|it| it.cache()).chain(self.needs.iter().map(|it| &**it))
     }
 
-    async fn handle(&self, item: &Item<'_, K>, context: &Context) {
+    /// Reconciles a key, unless the guard has parked it because an informer is behind.
+    async fn handle(&self, item: &KeyItem<'_, K>, context: &Context, behind: Option<&str>) {
         let _busy = self.metrics.busy();
-        if let Some(informer) = self.guard.park(item, item.priority(), &self.sources) {
+        if let Some(informer) = behind {
             self.metrics.stale.increment(1);
             tracing::debug!(informer, "deferred: the cache does not show the key's own writes yet");
             return;
         }
+        self.metrics.caused(context.causes());
         let begun = Instant::now();
         let call = self.call(item, context);
         let outcome = match &self.shards {
             None => Some(call.await),
-            Some(shards) => shards.while_owning(item.key(), call).await,
+            Some(shards) => shards.while_owning(item.key(), context.causes(), call).await,
         };
         self.metrics.took(begun.elapsed());
         self.guard.record(item, context.take_writes(), &self.sources, &self.queue);
@@ -120,7 +137,8 @@ impl<K: Key> ControllerInner<K> {
                 // A lease that lapsed may be ours again, and the deferred keys may have been taken
                 // before this one was deferred.
                 if self.shards.as_ref().is_some_and(|it| it.owns(item.key())) {
-                    self.queue.add(item.key().clone());
+                    let causes = context.causes().put_back(&Arc::new(Cause::OwnershipChanged));
+                    self.queue.add_with_note(item.key().clone(), AddOptions::default(), causes);
                 }
                 tracing::debug!("reconcile dropped: another replica owns the key now");
             }
@@ -145,9 +163,9 @@ impl<K: Key> ControllerInner<K> {
         }
     }
 
-    fn act(&self, item: &Item<'_, K>, context: &Context, outcome: Outcome) {
+    fn act(&self, item: &KeyItem<'_, K>, context: &Context, outcome: Outcome) {
         let attempt = context.attempt();
-        match outcome {
+        let cause = match outcome {
             Outcome::Returned(Ok(Action::Done)) => {
                 self.metrics.success.increment(1);
                 self.queue.forget(item);
@@ -156,7 +174,8 @@ impl<K: Key> ControllerInner<K> {
             Outcome::Returned(Ok(Action::RequeueAfter(after))) => {
                 self.metrics.requeue_after.increment(1);
                 self.queue.forget(item);
-                self.requeue(item, AddOptions { after, ..AddOptions::default() });
+                let options = AddOptions { after, ..AddOptions::default() };
+                self.requeue(item, options, Cause::RequeueAfter(after));
                 return;
             }
             Outcome::Returned(Err(Failure::Terminal(error))) => {
@@ -168,18 +187,21 @@ impl<K: Key> ControllerInner<K> {
             }
             Outcome::Returned(Err(Failure::Retry(error))) => {
                 tracing::warn!(error = %ErrorChain(&*error), attempt, "reconcile failed, retrying");
+                Cause::retry(&ErrorChain(&*error))
             }
             Outcome::Panicked(panic) => {
                 self.metrics.panics.increment(1);
                 tracing::error!(panic, attempt, "reconcile panicked, retrying");
+                Cause::panic(&panic)
             }
             Outcome::TimedOut(limit) => {
                 self.metrics.timeouts.increment(1);
                 tracing::warn!(?limit, attempt, "reconcile timed out, retrying");
+                Cause::Timeout(limit)
             }
-        }
+        };
         self.failed();
-        self.requeue(item, AddOptions { rate_limited: true, ..AddOptions::default() });
+        self.requeue(item, AddOptions { rate_limited: true, ..AddOptions::default() }, cause);
     }
 
     fn failed(&self) {
@@ -188,8 +210,9 @@ impl<K: Key> ControllerInner<K> {
     }
 
     /// Adds the key again with its priority. Has no effect after a shutdown.
-    fn requeue(&self, item: &Item<'_, K>, options: AddOptions) {
-        self.queue.add_with(item.key().clone(), AddOptions { priority: item.priority(), ..options });
+    fn requeue(&self, item: &KeyItem<'_, K>, options: AddOptions, cause: Cause) {
+        let options = AddOptions { priority: item.priority(), ..options };
+        self.queue.add_with_note(item.key().clone(), options, cause.into());
     }
 }
 
@@ -209,6 +232,7 @@ pub(crate) fn text_of(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use std::pin::pin;
 
+    use dogwatch_workqueue::WorkQueue;
     use futures_util::poll;
     use metrics::Counter;
     use parking_lot::Mutex;
@@ -233,7 +257,7 @@ mod tests {
         };
         let inner = ControllerInner {
             name: "test".into(),
-            queue: WorkQueue::new(),
+            queue: WorkQueue::builder().build_with_notes(),
             sources: Vec::new(),
             needs: Vec::new(),
             kinds: Arc::from([]),

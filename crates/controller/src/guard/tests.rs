@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dogwatch_core::Gvk;
 use dogwatch_informer::{Health, InformerStopped, NotSynced, Registration};
+use dogwatch_workqueue::WorkQueue;
 use futures_core::future::BoxFuture;
 
 use super::*;
@@ -24,6 +25,7 @@ struct At(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
+    kind: Gvk,
     versions: Mutex<HashMap<String, u64>>,
     held: Mutex<BTreeSet<String>>,
     given_away: Mutex<BTreeSet<String>>,
@@ -70,14 +72,14 @@ impl Source<&'static str> for At {
     }
 
     fn kind(&self) -> &Gvk {
+        &self.0.kind
+    }
+
+    fn watch(&self, _: &str, _: &KeyQueue<&'static str>) -> Result<Registration, InformerStopped> {
         unreachable!("the guard does not call this")
     }
 
-    fn watch(&self, _: &str, _: &WorkQueue<&'static str>) -> Result<Registration, InformerStopped> {
-        unreachable!("the guard does not call this")
-    }
-
-    fn replay(&self, _: &WorkQueue<&'static str>) {
+    fn replay(&self, _: &KeyQueue<&'static str>, _: &Arc<Cause>) {
         unreachable!("the guard does not call this")
     }
 
@@ -123,7 +125,7 @@ struct Fixture {
     at: At,
     guard: Arc<Guard<&'static str>>,
     sources: Arc<Vec<Box<dyn Source<&'static str>>>>,
-    queue: WorkQueue<&'static str>,
+    queue: KeyQueue<&'static str>,
 }
 
 impl Fixture {
@@ -133,7 +135,7 @@ impl Fixture {
         at.reach("two", 5);
         let guard = Arc::new(Guard::new(LIMIT, Counter::noop()));
         let sources: Arc<Vec<Box<dyn Source<&'static str>>>> = Arc::new(vec![Box::new(at.clone())]);
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::builder().build_with_notes();
         tokio::spawn({
             let (guard, sources, queue) = (Arc::clone(&guard), Arc::clone(&sources), queue.clone());
             async move { guard.run(&sources, &queue).await }
@@ -147,7 +149,12 @@ impl Fixture {
 
     /// Returns true if the key has to wait.
     fn parks(&self, key: &'static str) -> bool {
-        self.guard.park(&key, 7, &self.sources).is_some()
+        self.parks_with(key, &mut Causes::default())
+    }
+
+    /// Returns true if the key has to wait, with these causes.
+    fn parks_with(&self, key: &'static str, causes: &mut Causes) -> bool {
+        self.guard.park(&key, 7, causes, &self.sources).is_some()
     }
 
     /// Returns the keys that came back.
@@ -450,7 +457,7 @@ async fn a_limit_beyond_the_range_of_the_clock_is_never_reached() {
     let fixture = Fixture::new();
     let guard = Guard::new(Duration::MAX, Counter::noop());
     guard.record(&"a", vec![write("one/x", "7")], &fixture.sources, &fixture.queue);
-    assert!(guard.park(&"a", 0, &fixture.sources).is_some());
+    assert!(guard.park(&"a", 0, &mut Causes::default(), &fixture.sources).is_some());
     assert_eq!(guard.settle(&fixture.sources, &fixture.queue), None);
 }
 
@@ -486,4 +493,59 @@ async fn comparisons(count: usize) -> u64 {
 async fn the_work_for_the_writes_of_one_key_grows_with_their_number_and_not_faster() {
     let (few, many) = (comparisons(200).await, comparisons(1_600).await);
     assert!(many <= few * 12, "{few} comparisons for 200 writes, {many} for 1,600");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_key_goes_back_with_its_causes() {
+    let fixture = Fixture::new();
+    fixture.at.hold("one/x");
+    fixture.record("a", vec![write("one/x", "7")]);
+    let retry = |error: &str| Causes::from(Cause::Retry(error.to_owned()));
+    let mut causes = retry("first");
+    assert!(fixture.parks_with("a", &mut causes));
+    assert_eq!(causes.count(), 1, "they are also shown in the log of the deferral");
+    assert!(fixture.parks_with("a", &mut retry("second")));
+    // A third cause waits in the queue when the key goes back.
+    fixture.queue.add_with_note("a", AddOptions::default(), retry("third"));
+    fixture.at.reach("one", 7);
+    tokio::time::sleep(Duration::from_nanos(1)).await;
+    let item = fixture.queue.try_take().expect("it is back");
+    assert_eq!(
+        item.note().to_string(),
+        "retry after: first, and 3 more; last: waited for informer things to show its own writes"
+    );
+    assert!(fixture.is_empty());
+}
+
+/// The worker is faster than the task that puts keys back.
+#[tokio::test(start_paused = true)]
+async fn the_causes_of_a_parked_key_are_those_of_the_reconcile_that_comes_before_its_return() {
+    let fixture = Fixture::new();
+    fixture.at.hold("one/x");
+    fixture.record("a", vec![write("one/x", "7")]);
+    let retry = |error: &str| Causes::from(Cause::Retry(error.to_owned()));
+    assert!(fixture.parks_with("a", &mut retry("first")));
+    fixture.at.0.versions.lock().insert("one".to_owned(), 7);
+    let mut causes = retry("second");
+    assert!(!fixture.parks_with("a", &mut causes));
+    assert_eq!(causes.to_string(), "retry after: first, and 1 more; last: retry after: second");
+    assert_eq!(fixture.back().await, [] as [&str; 0]);
+    assert!(fixture.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_object_is_the_cause_of_the_return() {
+    let fixture = Fixture::new();
+    fixture.record("a", vec![write("one/x", "7"), write("one/y", "8")]);
+    fixture.at.reach("one", 8);
+    tokio::time::sleep(Duration::from_nanos(1)).await;
+    let item = fixture.queue.try_take().expect("it is back");
+    let causes: Vec<_> = item.note().iter().collect();
+    let [Cause::Object(first), Cause::Object(last)] = causes[..] else { panic!("{causes:?}") };
+    assert_eq!((first.key().as_str(), last.key().as_str()), ("one/x", "one/y"));
+    assert_eq!((first.event(), first.informer()), (ObjectEvent::Missing, "things"));
+    drop(item);
+    fixture.record("a", vec![write("one/z", "6")]);
+    let item = fixture.queue.try_take().expect("the cache was ahead of the report");
+    assert!(matches!(item.note().first(), Some(Cause::Object(it)) if it.key().as_str() == "one/z"));
 }

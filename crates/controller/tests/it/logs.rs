@@ -113,3 +113,22 @@ async fn a_failed_reconcile_logs_one_line_with_its_key_and_reason() {
     }
     assert_eq!(lines.len(), 4, "{lines:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_span_of_a_reconcile_shows_its_causes() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let log = Log::default();
+    let logging = tracing::subscriber::set_default(log.clone());
+    let reconcile = |_: ObjectKey, context: Context| async move {
+        // As above: the statement may have been registered without a subscriber.
+        tracing::callsite::rebuild_interest_cache();
+        if context.attempt() < 2 { Err(BoxError::from("busy")) } else { Ok(Action::Done) }
+    };
+    let running = Running::new(Controller::of(&cluster.informer()).named("causes").build(reconcile));
+    tokio::time::sleep(SECOND).await;
+    running.stop().await.expect("clean shutdown");
+    drop(logging);
+    let spans = std::mem::take(&mut *log.spans.lock().unwrap());
+    let last = spans.iter().rfind(|it| it.contains("causes\"")).expect("a span of this controller");
+    assert!(last.contains(" causes=retry after: busy reconcile_id="), "{last}");
+}

@@ -5,6 +5,7 @@ mod test_cluster;
 mod controller;
 mod failures;
 mod sources;
+mod causes;
 mod children;
 mod consistency;
 mod shutdown;

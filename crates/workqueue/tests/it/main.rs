@@ -8,4 +8,5 @@ mod waiting;
 mod limits;
 mod metrics;
 mod model;
+mod notes;
 mod handshake;
