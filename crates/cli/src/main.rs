@@ -3,6 +3,7 @@
 //!
 //! Exit codes: 0 success, 1 failure (stderr has the error and a hint), 2 bad usage.
 
+mod version;
 mod sanitize;
 mod failure;
 mod logging;
@@ -18,18 +19,20 @@ mod serve;
 mod resolve;
 mod watch;
 mod bench;
+mod completion;
+mod man;
 
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tokio::runtime::Builder;
 
 use logging::Detail;
 
 /// Kubernetes informers, endpoints and an API server on the command line.
 #[derive(Debug, Parser)]
-#[command(name = "dogwatch", version, max_term_width = 100)]
+#[command(name = "dogwatch", version = version::short(), long_version = version::long(), max_term_width = 100)]
 struct Arguments {
     #[command(flatten)]
     verbosity: logging::Verbosity,
@@ -46,6 +49,8 @@ enum Command {
     Resolve(resolve::Options),
     Watch(Box<watch::Options>),
     Bench(bench::Options),
+    Completion(completion::Options),
+    Man(man::Options),
 }
 
 impl Command {
@@ -67,6 +72,11 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match &command {
+        Command::Completion(options) => return completion::run(options, Arguments::command()),
+        Command::Man(options) => return man::run(options, Arguments::command()),
+        _ => {}
+    }
     let mut builder = match &command {
         Command::Serve(options) if options.needs_one_thread() => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),
@@ -79,14 +89,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Resolve(options) => resolve::run(&options).await,
             Command::Watch(options) => watch::run(*options).await,
             Command::Bench(options) => bench::run(options).await,
+            // Run above, without a runtime.
+            Command::Completion(_) | Command::Man(_) => Ok(ExitCode::SUCCESS),
         }
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
