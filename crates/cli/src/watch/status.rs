@@ -78,6 +78,20 @@ impl StatusMessages {
     }
 }
 
+/// Returns a title with the number of objects and how far it can be trusted. `since` is the time since
+/// the cache was last synced.
+pub(super) fn title(what: &str, count: usize, health: &Health, since: Option<Duration>) -> String {
+    let objects = if count == 1 { "object" } else { "objects" };
+    match (&health.state, since) {
+        (HealthState::Synced, _) => format!("{what}: {count} {objects}, {health}"),
+        (_, None) => format!("{what}: not synced yet ({health})"),
+        (_, Some(since)) => {
+            let seconds = since.as_secs();
+            format!("{what}: NOT SYNCED for {seconds}s, {count} {objects} as of then ({health})")
+        }
+    }
+}
+
 /// Prints status messages of an informer on stderr.
 pub(super) struct StatusPrinter {
     messages: StatusMessages,
@@ -168,6 +182,30 @@ mod tests {
         let back = "widgets.example.com is served again";
         assert_eq!(printed(&mut messages, &health(HealthState::Synced)), [back]);
         assert_eq!(printed(&mut messages, &health(HealthState::Synced)), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_title_never_shows_old_objects_as_those_of_the_server() {
+        let seconds = |it| Some(Duration::from_secs(it));
+        let retrying = HealthState::Retrying { since: Instant::now(), attempts: 2, next: Instant::now() };
+        for (state, count, since, expected) in [
+            (HealthState::Starting, 0, None, "pods: not synced yet (starting)"),
+            (HealthState::Synced, 1, seconds(0), "pods: 1 object, synced"),
+            (
+                retrying,
+                3,
+                seconds(42),
+                "pods: NOT SYNCED for 42s, 3 objects as of then (retrying after 2 failures)",
+            ),
+            (
+                HealthState::NotServed,
+                0,
+                seconds(9),
+                "pods: NOT SYNCED for 9s, 0 objects as of then (not served)",
+            ),
+        ] {
+            assert_eq!(title("pods", count, &health(state), since), expected);
+        }
     }
 
     #[test]
