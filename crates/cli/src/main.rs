@@ -18,6 +18,7 @@ mod demo;
 mod serve;
 mod resolve;
 mod watch;
+mod fault;
 mod bench;
 mod completion;
 mod man;
@@ -48,6 +49,7 @@ enum Command {
     Serve(serve::Options),
     Resolve(resolve::Options),
     Watch(Box<watch::Options>),
+    Fault(fault::Options),
     Bench(bench::Options),
     Completion(completion::Options),
     Man(man::Options),
@@ -88,6 +90,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Serve(options) => serve::run(options).await,
             Command::Resolve(options) => resolve::run(&options).await,
             Command::Watch(options) => watch::run(*options).await,
+            Command::Fault(options) => fault::run(options).await,
             Command::Bench(options) => bench::run(options).await,
             // Run above, without a runtime.
             Command::Completion(_) | Command::Man(_) => Ok(ExitCode::SUCCESS),
