@@ -5,6 +5,7 @@
 
 mod version;
 mod sanitize;
+mod terminal;
 mod failure;
 mod logging;
 mod signals;
@@ -70,10 +71,11 @@ impl Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     logging::start(arguments.verbosity, arguments.command.log_detail());
-    run(arguments.command).unwrap_or_else(|error| failure::report(&error, advice::on(&error)))
+    run(arguments.command, arguments.verbosity)
+        .unwrap_or_else(|error| failure::report(&error, advice::on(&error)))
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(command: Command, verbosity: logging::Verbosity) -> anyhow::Result<ExitCode> {
     match &command {
         Command::Completion(options) => return completion::run(options, Arguments::command()),
         Command::Man(options) => return man::run(options, Arguments::command()),
@@ -87,7 +89,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         match command {
             Command::Demo(options) => demo::run(&options).await,
-            Command::Serve(options) => serve::run(options).await,
+            Command::Serve(options) => serve::run(options, verbosity.is_given()).await,
             Command::Resolve(options) => resolve::run(&options).await,
             Command::Watch(options) => watch::run(*options).await,
             Command::Fault(options) => fault::run(options).await,

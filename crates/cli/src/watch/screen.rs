@@ -30,7 +30,7 @@ const DEFAULT_SIZE: (u16, u16) = (80, 24);
 
 /// Returns true if stdout is a terminal that can be drawn on.
 pub(super) fn is_possible() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|it| it != "dumb")
+    io::stdout().is_terminal() && !crate::terminal::is_dumb()
 }
 
 /// The collection of the table.
@@ -145,7 +145,7 @@ impl Screen {
             before(panic);
         }));
         let out = io::stdout();
-        let coloured = std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+        let coloured = crate::terminal::allows_colour();
         let mut screen = Self { out, coloured, echo_off, shown: Default::default() };
         execute!(screen.out, EnterAlternateScreen, cursor::Hide)?;
         Ok(screen)

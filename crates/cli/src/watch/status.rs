@@ -108,7 +108,9 @@ impl StatusPrinter {
         let mut checks = tokio::time::interval_at(Instant::now() + CHECK_INTERVAL, CHECK_INTERVAL);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let next = Instant::now() + PROGRESS;
-        Self { messages, checks, terminal: io::stderr().is_terminal(), next, progress_shown: false }
+        // A line is overwritten with an escape sequence.
+        let terminal = io::stderr().is_terminal() && !crate::terminal::is_dumb();
+        Self { messages, checks, terminal, next, progress_shown: false }
     }
 
     /// Waits for the next check, and prints new messages.

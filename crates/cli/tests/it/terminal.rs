@@ -82,6 +82,12 @@ impl OnTerminal {
         self.keyboard.write_all(keys.as_bytes()).expect("written to the terminal");
     }
 
+    fn interrupt(&self) {
+        let pid = self.child.id().to_string();
+        let sent = std::process::Command::new("kill").args(["-s", "INT", &pid]).status();
+        assert!(sent.expect("`kill` exists").success());
+    }
+
     fn echoes(&self) -> bool {
         tcgetattr(&self.terminal).expect("a terminal").local_modes.contains(LocalModes::ECHO)
     }
@@ -183,4 +189,22 @@ async fn a_lost_server_is_shown_as_not_synced() {
     server.stop().await;
     watch.until("NOT SYNCED for ").await;
     watch.until("1 object as of then (").await;
+}
+
+#[tokio::test]
+async fn a_server_on_a_terminal_says_what_to_type_next() {
+    let mut serve = OnTerminal::start_with(&["serve", "--simulate", "--admin"], &[("TERM", "dumb")]);
+    serve.until("simulated: ").await;
+    let shown = serve.shown();
+    let lines: Vec<_> = shown.lines().collect();
+    let url = lines[0].strip_prefix("ready ").expect("the ready line is first");
+    assert!(
+        lines[1].starts_with(&format!("try it:       kubectl --server {url} create deployment")),
+        "{lines:?}"
+    );
+    let begins: Vec<_> = lines.iter().filter_map(|it| it.split_once(": ")).map(|it| it.0).collect();
+    assert_eq!(begins, ["try it", "enforced", "not enforced", "simulated"]);
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+    serve.interrupt();
+    assert_eq!(serve.ended().await, Some(0));
 }
