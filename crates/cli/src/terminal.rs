@@ -1,4 +1,4 @@
-//! What a terminal can show: colours, and lines that are overwritten.
+//! The abilities of the terminal: colours, and lines that are overwritten.
 
 /// Returns true if the terminal understands no escape sequences (`TERM=dumb`).
 pub(crate) fn is_dumb() -> bool {

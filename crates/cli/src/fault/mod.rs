@@ -45,6 +45,15 @@ What was injected, and how to stop it:
 
 No fault makes the server lie: a refused request was not carried out, and no event of an open watch is lost or repeated.";
 
+const ADD_EXAMPLES: &str = "\
+A rule has faults of requests or faults of watches; without any, it only counts what it matches.
+
+Examples:
+  dogwatch fault add --verb list --resource pods --times 3 --refuse 429 --retry-after 2
+  dogwatch fault add --verb create,update --probability 0.2 --delay 100ms..2s
+  dogwatch fault add --verb create --times 1 --reset after
+  dogwatch fault add --verb watch --resource pods --cut-after 10";
+
 /// Inject faults into a running `dogwatch serve --admin`: errors, delays, cut connections.
 ///
 /// A rule selects requests or watches, and what happens to them; it stays until it is removed. The other
@@ -59,6 +68,7 @@ pub(crate) struct Options {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Add a rule: the requests that it matches, how often it fires, and the fault.
+    #[command(after_help = ADD_EXAMPLES)]
     Add(Box<AddOptions>),
     /// List the rules, how often they fired, and the faults that were injected.
     List(ListOptions),

@@ -47,7 +47,7 @@ pub(super) struct RuleFlags {
     watch: WatchFlags,
 }
 
-/// How often a rule fires.
+/// The frequency of a rule.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "How often")]
 #[group(id = "frequency")]

@@ -3,6 +3,14 @@
 
 use std::path::Path;
 
+/// The differences from a Kubernetes API server that users would not expect, printed once at the
+/// start.
+const NOT_ENFORCED: &str = "not enforced: CEL rules, admission policies; see `dogwatch serve --help`";
+
+/// The same for a server without authorization.
+const NOT_AUTHORIZED: &str = "not enforced: authorization (every caller may do everything; RBAC is stored only), CEL rules, \
+                              admission policies; see `dogwatch serve --help`";
+
 /// The settings of a server that a user should know of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Banner<'a> {
@@ -66,7 +74,7 @@ impl Banner<'_> {
         lines.push(format!(
             "enforced:     schemas, validation, admission webhooks, quotas, limit ranges{roles}"
         ));
-        lines.push(super::not_enforced(self.rbac).to_owned());
+        lines.push(not_enforced(self.rbac).to_owned());
         lines.push(format!("simulated:    {}", self.simulation()));
         lines.into_iter().map(|it| it + "\n").collect()
     }
@@ -87,6 +95,11 @@ impl Banner<'_> {
             }
         }
     }
+}
+
+/// Returns the line about what the server does not enforce.
+pub(super) fn not_enforced(rbac: bool) -> &'static str {
+    if rbac { NOT_ENFORCED } else { NOT_AUTHORIZED }
 }
 
 /// Returns a path as a word for a shell.

@@ -18,7 +18,7 @@ use secrecy::SecretString;
 
 use crate::connection::secret;
 use crate::{signals, simulation};
-use banner::{Banner, Simulated};
+use banner::{Banner, Simulated, not_enforced};
 
 const EXAMPLES: &str = "\
 All data is in memory and lost when the server exits. It prints one line to stdout, `ready URL`, when it is ready; Ctrl-C
@@ -55,14 +55,6 @@ Examples:
     dogwatch serve --bind 0.0.0.0:6443 --tls --token-file token --advertise box.lan --kubeconfig-out dogwatch.kubeconfig
 
 kubectl sends tokens only over TLS: combine a token with --tls to use it with kubectl.";
-
-/// The differences from a Kubernetes API server that users would not expect, printed once at the
-/// start.
-const NOT_ENFORCED: &str = "not enforced: CEL rules, admission policies; see `dogwatch serve --help`";
-
-/// The same for a server without authorization.
-const NOT_AUTHORIZED: &str = "not enforced: authorization (every caller may do everything; RBAC is stored only), CEL rules, \
-                              admission policies; see `dogwatch serve --help`";
 
 /// Printed if other machines can connect but their clients would not trust the certificate or find
 /// the address.
@@ -207,11 +199,6 @@ pub(crate) async fn run(options: Options, verbose: bool) -> anyhow::Result<ExitC
     }
     server.stop().await;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns the line about what the server does not enforce.
-fn not_enforced(rbac: bool) -> &'static str {
-    if rbac { NOT_ENFORCED } else { NOT_AUTHORIZED }
 }
 
 /// The server, and the programs that run on it.

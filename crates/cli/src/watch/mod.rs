@@ -80,7 +80,7 @@ Examples:
 pub(crate) struct Options {
     /// The resource to watch, by any of its names: pods, po, Pod, deployments.apps,
     /// Deployment.v1.apps.
-    #[arg(value_name = "RESOURCE")]
+    #[arg(value_name = "RESOURCE", value_parser = resource)]
     resource: String,
     /// Only the objects of these names. They need not exist yet, except with --once.
     #[arg(value_name = "NAME", value_parser = name, conflicts_with_all = ["labels", "fields"])]
@@ -132,6 +132,15 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
         () = &mut end => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Parses the name of a resource.
+fn resource(text: &str) -> Result<String, &'static str> {
+    match text {
+        _ if text.contains(',') => Err("expected one resource; start another `dogwatch watch` for the next"),
+        _ if text.contains('/') => Err("expected a resource and then names, as in `pods web-1 web-2`"),
+        _ => Ok(text.to_owned()),
+    }
 }
 
 /// Parses the name of an object.

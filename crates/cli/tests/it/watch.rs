@@ -421,6 +421,8 @@ fn bad_usage_exits_with_2_and_help_has_examples() {
         &["pods", "--field-selector", "a"],
         &["pods", "-o", "custom"],
         &["pods", "pod/web"],
+        &["pod/web"],
+        &["pods,services"],
         &["pods", ""],
         &["pods", "web", "-l", "a=b"],
         &["pods", "web", "--field-selector", "a=b"],
