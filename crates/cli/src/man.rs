@@ -48,13 +48,58 @@ pub(crate) fn run(options: &Options, command: clap::Command) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
+/// Renders the page of a command.
 fn page(command: clap::Command) -> io::Result<Vec<u8>> {
-    let mut page = Vec::new();
-    Man::new(command).render(&mut page)?;
+    let notes = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
+    let has_commands = command.has_subcommands();
+    let (man, mut page) = (Man::new(command), Vec::new());
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if has_commands {
+        man.render_subcommands_section(&mut page)?;
+    }
+    // The generator would fill the lines of the examples as one paragraph.
+    if let Some(notes) = notes {
+        writeln!(page, ".SH NOTES\n.nf\n{}\n.fi", verbatim(&notes))?;
+    }
     Ok(page)
 }
 
-fn write_pages(command: clap::Command, directory: &Path) -> io::Result<()> {
+/// Writes the page of a command, and those of the commands below it.
+fn write_pages(mut command: clap::Command, directory: &Path) -> io::Result<()> {
+    fn write_all(command: &clap::Command, directory: &Path) -> io::Result<()> {
+        let file = Man::new(command.clone()).get_filename();
+        std::fs::write(directory.join(file), page(command.clone())?)?;
+        command.get_subcommands().try_for_each(|it| write_all(it, directory))
+    }
     std::fs::create_dir_all(directory)?;
-    clap_mangen::generate_to(command, directory)
+    // So that the commands have their full names.
+    command.build();
+    write_all(&command, directory)
+}
+
+/// Escapes text for roff: a line that begins with a dot or a quote would be a request.
+fn verbatim(text: &str) -> String {
+    let line = |line: &str| {
+        let escaped = line.replace('\\', "\\e").replace('-', "\\-");
+        if escaped.starts_with(['.', '\'']) { format!("\\&{escaped}") } else { escaped }
+    };
+    text.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_keep_their_lines_and_are_no_requests_of_roff() {
+        let command =
+            clap::Command::new("a").after_long_help("one\n  two -x\n.so secret\n'quoted\nback\\slash\n");
+        let page = String::from_utf8(page(command).expect("written to memory")).expect("text");
+        let notes = ".SH NOTES\n.nf\none\n  two \\-x\n\\&.so secret\n\\&'quoted\nback\\eslash\n.fi\n";
+        assert!(page.contains(notes), "{page}");
+    }
 }
