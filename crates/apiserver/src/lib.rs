@@ -72,3 +72,10 @@ pub use health::{BackgroundHealth, LoopHealth};
 pub use server::{ApiServer, ApiServerBuilder, StartError};
 pub use serving::{Certificates, Connector, InProcess, InProcessStream};
 pub use user::User;
+
+/// The Kubernetes version whose API the server implements, as in `/version`.
+///
+/// ```
+/// assert!(dogwatch_apiserver::KUBERNETES_VERSION.starts_with("1."));
+/// ```
+pub const KUBERNETES_VERSION: &str = "1.36.4";

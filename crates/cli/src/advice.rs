@@ -14,6 +14,19 @@ use dogwatch_apiserver::StartError;
 #[error("cannot start the API server of the demo")]
 pub(crate) struct PortTaken(#[source] pub(crate) StartError);
 
+/// An error of a server that does not offer fault injection, or lacks a rule.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FaultApiError {
+    /// Our server, without the flag.
+    #[error("{server} does not accept faults: it was started without --admin")]
+    NotEnabled { server: String },
+    /// Another server, such as kube-apiserver.
+    #[error("{server} does not accept faults: it is not `dogwatch serve`, but Kubernetes {version}")]
+    OtherServer { server: String, version: String },
+    #[error("there is no fault {id}")]
+    NoRule { id: u64 },
+}
+
 /// Returns the hint for an error, if there is one beyond the error's own text.
 pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<StartError>() {
@@ -21,6 +34,15 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
     }
     if error.is::<PortTaken>() {
         return Some("choose another port with --port, or omit it to use a free one");
+    }
+    if let Some(error) = error.downcast_ref::<FaultApiError>() {
+        return Some(match error {
+            FaultApiError::NotEnabled { .. } => "restart the server with `dogwatch serve --admin`",
+            FaultApiError::OtherServer { .. } => {
+                "start a server with `dogwatch serve --admin`, and choose it with --server or --kubeconfig"
+            }
+            FaultApiError::NoRule { .. } => "`dogwatch fault list` shows the faults and their numbers",
+        });
     }
     match error.downcast_ref::<MapError>() {
         Some(MapError::NoMatch(_)) => Some("`kubectl api-resources` lists the resources of the server"),

@@ -5,12 +5,21 @@ use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
 
+use crate::terminal;
+
 /// The verbosity of the log.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Verbosity {
     /// Log more to stderr; repeat for more (-v, -vv, -vvv). `serve -v` logs every request.
     #[arg(short = 'v', long = "verbose", action = clap::ArgAction::Count, global = true, display_order = 900)]
     level: u8,
+}
+
+impl Verbosity {
+    /// Returns true with at least one `-v`.
+    pub(crate) fn is_given(self) -> bool {
+        self.level > 0
+    }
 }
 
 /// The additional log targets of a command, besides warnings and errors.
@@ -35,7 +44,7 @@ pub(crate) fn start(verbosity: Verbosity, detail: Detail) {
         // panics if stderr is closed: after `serve -v 2>&1 | head` every request would be dropped
         // without a response.
         .log_internal_errors(false)
-        .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty()))
+        .with_ansi(io::stderr().is_terminal() && terminal::allows_colour())
         .with_env_filter(EnvFilter::new(filter(verbosity.level, rust_log.as_deref(), detail)));
     log.init();
 }

@@ -3,7 +3,9 @@
 //!
 //! Exit codes: 0 success, 1 failure (stderr has the error and a hint), 2 bad usage.
 
+mod version;
 mod sanitize;
+mod terminal;
 mod failure;
 mod logging;
 mod signals;
@@ -17,19 +19,22 @@ mod demo;
 mod serve;
 mod resolve;
 mod watch;
+mod fault;
 mod bench;
+mod completion;
+mod man;
 
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tokio::runtime::Builder;
 
 use logging::Detail;
 
 /// Kubernetes informers, endpoints and an API server on the command line.
 #[derive(Debug, Parser)]
-#[command(name = "dogwatch", version, max_term_width = 100)]
+#[command(name = "dogwatch", version = version::short(), long_version = version::long(), max_term_width = 100)]
 struct Arguments {
     #[command(flatten)]
     verbosity: logging::Verbosity,
@@ -45,7 +50,10 @@ enum Command {
     Serve(serve::Options),
     Resolve(resolve::Options),
     Watch(Box<watch::Options>),
+    Fault(fault::Options),
     Bench(bench::Options),
+    Completion(completion::Options),
+    Man(man::Options),
 }
 
 impl Command {
@@ -63,10 +71,16 @@ impl Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     logging::start(arguments.verbosity, arguments.command.log_detail());
-    run(arguments.command).unwrap_or_else(|error| failure::report(&error, advice::on(&error)))
+    run(arguments.command, arguments.verbosity)
+        .unwrap_or_else(|error| failure::report(&error, advice::on(&error)))
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(command: Command, verbosity: logging::Verbosity) -> anyhow::Result<ExitCode> {
+    match &command {
+        Command::Completion(options) => return completion::run(options, Arguments::command()),
+        Command::Man(options) => return man::run(options, Arguments::command()),
+        _ => {}
+    }
     let mut builder = match &command {
         Command::Serve(options) if options.needs_one_thread() => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),
@@ -75,18 +89,19 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         match command {
             Command::Demo(options) => demo::run(&options).await,
-            Command::Serve(options) => serve::run(options).await,
+            Command::Serve(options) => serve::run(options, verbosity.is_given()).await,
             Command::Resolve(options) => resolve::run(&options).await,
             Command::Watch(options) => watch::run(*options).await,
+            Command::Fault(options) => fault::run(options).await,
             Command::Bench(options) => bench::run(options).await,
+            // Run above, without a runtime.
+            Command::Completion(_) | Command::Man(_) => Ok(ExitCode::SUCCESS),
         }
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -15,8 +15,8 @@ use super::parsed_request::method_not_allowed;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::service::Service;
-use crate::ApiError;
 use crate::cluster::Cluster;
+use crate::{ApiError, KUBERNETES_VERSION};
 
 /// The checks of every health endpoint, by the names of kube-apiserver's checks.
 const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
@@ -73,7 +73,7 @@ impl Service {
         // The fields are in the order of kube-apiserver. Some clients ask for the Go version but
         // none depends on it.
         let version = format!(
-            r#"{{"major":"1","minor":"36","emulationMajor":"1","emulationMinor":"36","minCompatibilityMajor":"1","minCompatibilityMinor":"35","gitVersion":"v1.36.4","gitCommit":"","gitTreeState":"clean","buildDate":"1970-01-01T00:00:00Z","goVersion":"go1.26","compiler":"gc","platform":"{platform}"}}"#
+            r#"{{"major":"1","minor":"36","emulationMajor":"1","emulationMinor":"36","minCompatibilityMajor":"1","minCompatibilityMinor":"35","gitVersion":"v{KUBERNETES_VERSION}","gitCommit":"","gitTreeState":"clean","buildDate":"1970-01-01T00:00:00Z","goVersion":"go1.26","compiler":"gc","platform":"{platform}"}}"#
         );
         Ok(answer::document(StatusCode::OK, Pieces::from(version.into_bytes()), &negotiated, &self.settings))
     }

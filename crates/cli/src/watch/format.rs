@@ -1,4 +1,4 @@
-//! A change as a line: of a table, of JSON, or a name.
+//! A change as text: a line of a table, of JSON, a name, or a YAML document.
 
 use dogwatch::Object;
 use dogwatch::api::{DynamicObject, EventKind, PartialObjectMeta, ResourceType};
@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::layout::TableLayout;
+use super::layout::{Shape, TableLayout};
 use super::rows::{Columns, Row};
+use super::sort::{SortBy, SortKey};
 
 /// The widest of `ADDED`, `MODIFIED` and `DELETED`, and the gap after it.
 const EVENT_WIDTH: usize = 11;
@@ -24,6 +25,13 @@ pub(super) trait Format<T: Object> {
 
     /// Formats a change as one or more lines, each with its line end.
     fn lines(&mut self, event: EventKind, object: &T) -> String;
+
+    /// Returns the position of an initial object among the others; they are all alike if the output
+    /// is not sorted.
+    fn sort_key(&self, object: &T) -> SortKey {
+        let _ = object;
+        SortKey::default()
+    }
 }
 
 /// Returns the API's name of a change.
@@ -36,9 +44,32 @@ pub(super) fn event<T>(change: &Change<T>) -> EventKind {
     }
 }
 
-/// `{"type":"ADDED","object":{…}}`: the change, and the whole object.
-pub(super) struct Json {
+/// Whole objects, with the kind that those of a list omit, and their order.
+#[derive(Clone, Debug)]
+pub(super) struct Objects {
     types: TypeMeta,
+    sort_by: Option<SortBy>,
+}
+
+/// `{"type":"ADDED","object":{…}}`: the change, and the whole object.
+pub(super) struct Json(pub(super) Objects);
+
+/// A document for each change.
+pub(super) struct Yaml {
+    pub(super) objects: Objects,
+    /// True if a comment in the document has the change.
+    pub(super) events: bool,
+}
+
+/// `pod/web-1`, `deployment.apps/web`: names in the syntax of kubectl.
+pub(super) struct Names {
+    prefix: String,
+}
+
+/// Names in the order of a field.
+pub(super) struct SortedNames {
+    pub(super) names: Names,
+    pub(super) objects: Objects,
 }
 
 #[derive(Serialize)]
@@ -56,32 +87,56 @@ struct Whole<'a> {
     data: &'a Value,
 }
 
-impl Json {
-    pub(super) fn new(resource: &ResourceType) -> Self {
+const READ_FROM_JSON: &str = "a value that was read from JSON can be written";
+
+impl Objects {
+    pub(super) fn new(resource: &ResourceType, sort_by: Option<SortBy>) -> Self {
         let types = TypeMeta {
             api_version: resource.gvk.api_version().into_owned(),
             kind: resource.gvk.kind.to_string(),
         };
-        Self { types }
+        Self { types, sort_by }
+    }
+
+    fn whole<'a>(&'a self, object: &'a DynamicObject) -> Whole<'a> {
+        // Objects of a list have no kind of their own: the list has it.
+        let types = object.types.as_ref().unwrap_or(&self.types);
+        Whole { types, metadata: &object.metadata, data: &object.data }
+    }
+
+    fn value(&self, object: &DynamicObject) -> Value {
+        serde_json::to_value(self.whole(object)).expect(READ_FROM_JSON)
+    }
+
+    fn sort_key(&self, object: &DynamicObject) -> SortKey {
+        self.sort_by.as_ref().map(|it| it.key(&self.value(object))).unwrap_or_default()
     }
 }
 
 impl Format<DynamicObject> for Json {
     fn lines(&mut self, event: EventKind, object: &DynamicObject) -> String {
-        // Objects of a list have no kind of their own: the list has it.
-        let types = object.types.as_ref().unwrap_or(&self.types);
-        let object = Whole { types, metadata: &object.metadata, data: &object.data };
-        let line = Line { r#type: event.as_str(), object };
-        let mut text =
-            serde_json::to_string(&line).expect("a value that was read from JSON can be written as JSON");
+        let line = Line { r#type: event.as_str(), object: self.0.whole(object) };
+        let mut text = serde_json::to_string(&line).expect(READ_FROM_JSON);
         text.push('\n');
         text
     }
+
+    fn sort_key(&self, object: &DynamicObject) -> SortKey {
+        self.0.sort_key(object)
+    }
 }
 
-/// `pod/web-1`, `deployment.apps/web`: names in the syntax of kubectl.
-pub(super) struct Names {
-    prefix: String,
+impl Format<DynamicObject> for Yaml {
+    fn lines(&mut self, event: EventKind, object: &DynamicObject) -> String {
+        let event = if self.events { format!("# {}\n", event.as_str()) } else { String::new() };
+        // As a value, so that the keys are sorted as in the output of kubectl.
+        let document = serde_saphyr::to_string(&self.objects.value(object)).expect(READ_FROM_JSON);
+        format!("---\n{event}{}\n", document.trim_end())
+    }
+
+    fn sort_key(&self, object: &DynamicObject) -> SortKey {
+        self.objects.sort_key(object)
+    }
 }
 
 impl Names {
@@ -90,11 +145,25 @@ impl Names {
         let group = resource.gvk.group.as_str();
         Self { prefix: if group.is_empty() { kind } else { format!("{kind}.{group}") } }
     }
+
+    fn line(&self, object: &impl Object) -> String {
+        format!("{}/{}\n", self.prefix, object.header().name)
+    }
 }
 
 impl Format<PartialObjectMeta> for Names {
     fn lines(&mut self, _event: EventKind, object: &PartialObjectMeta) -> String {
-        format!("{}/{}\n", self.prefix, object.header().name)
+        self.line(object)
+    }
+}
+
+impl Format<DynamicObject> for SortedNames {
+    fn lines(&mut self, _event: EventKind, object: &DynamicObject) -> String {
+        self.names.line(object)
+    }
+
+    fn sort_key(&self, object: &DynamicObject) -> SortKey {
+        self.objects.sort_key(object)
     }
 }
 
@@ -111,8 +180,8 @@ pub(super) struct TableLines {
 }
 
 impl TableLines {
-    pub(super) fn new(columns: Columns, namespaces: bool, events: bool) -> Self {
-        let layout = TableLayout::new(columns.get(), namespaces);
+    pub(super) fn new(columns: Columns, shape: Shape, events: bool) -> Self {
+        let layout = TableLayout::new(columns.get(), shape);
         Self { columns, events, layout, headed: false, clock: Timestamp::now }
     }
 
@@ -152,6 +221,10 @@ impl Format<Row> for TableLines {
         }
         lines + &self.line(event.as_str(), &cells)
     }
+
+    fn sort_key(&self, row: &Row) -> SortKey {
+        row.sort_key.clone()
+    }
 }
 
 #[cfg(test)]
@@ -167,7 +240,8 @@ mod tests {
 
     #[test]
     fn json_is_the_whole_object_with_its_kind_even_if_a_list_omits_it() {
-        let mut json = Json::new(&resource("apps", "Deployment", "deployments"));
+        let objects = Objects::new(&resource("apps", "Deployment", "deployments"), None);
+        let mut json = Json(objects);
         let object = json!({ "metadata": { "name": "web" }, "spec": { "replicas": 2 } });
         let line = json.lines(EventKind::Modified, &serde_json::from_value(object).expect("an object"));
         assert!(line.ends_with("}\n") && line.lines().count() == 1, "{line}");
@@ -178,6 +252,24 @@ mod tests {
                 "metadata": { "name": "web" }, "spec": { "replicas": 2 },
             } })
         );
+    }
+
+    #[test]
+    fn yaml_is_a_document_for_each_change_and_reads_back_as_the_object() {
+        let objects = Objects::new(&resource("", "ConfigMap", "configmaps"), None);
+        let object = json!({
+            "metadata": { "name": "web" },
+            "data": { "a": "1", "b": "yes", "c": "two\nlines\n", "d": "# no", "e": "\u{1b}[2J", "f": "null" },
+        });
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        for (events, begin) in [(true, "---\n# MODIFIED\n"), (false, "---\n")] {
+            let mut yaml = Yaml { objects: objects.clone(), events };
+            let document = yaml.lines(EventKind::Modified, &object);
+            assert!(document.starts_with(begin) && document.ends_with('\n'), "{document}");
+            assert!(!document.contains('\u{1b}'), "{document:?}");
+            let read: Value = serde_saphyr::from_str(&document).expect("YAML");
+            assert_eq!(read, objects.value(&object), "{document}");
+        }
     }
 
     #[test]
@@ -195,7 +287,7 @@ mod tests {
     #[test]
     fn headings_are_printed_once_and_again_when_the_columns_change() {
         let columns = Columns::of(json!([{ "name": "Name" }]));
-        let mut table = TableLines::new(columns.clone(), false, true);
+        let mut table = TableLines::new(columns.clone(), Shape::default(), true);
         let row = |cells: Value| Row::of_table(json!({ "cells": cells }));
         assert_eq!(table.lines(EventKind::Added, &row(json!(["a"]))), "EVENT      NAME\nADDED      a\n");
         assert_eq!(table.lines(EventKind::Modified, &row(json!(["a"]))), "MODIFIED   a\n");

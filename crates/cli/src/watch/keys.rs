@@ -1,52 +1,149 @@
-//! Keys that are typed while the live table is shown: they are not echoed over it, and `q` quits.
+//! Keys that are typed while the live table is shown: they are not echoed over it, `q` quits, and
+//! the keys of a pager scroll.
 //!
 //! Echo and line mode are turned off separately instead of with crossterm's raw mode, which also
 //! turns off Ctrl-C and Ctrl-Z.
 
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
+
+/// The number of keys that may wait; a keyboard that repeats is faster than a slow terminal.
+const QUEUE_LENGTH: usize = 16;
+
+/// A key that has a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Quit,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+}
 
 /// The keyboard, while the table is shown.
 #[derive(Debug)]
 pub(super) struct Keys {
-    quit: Option<oneshot::Receiver<()>>,
+    typed: Option<mpsc::Receiver<Key>>,
 }
 
 impl Keys {
     /// Begins to read keys, if there is a keyboard in the foreground.
     pub(super) fn read(mode: Option<&EchoOff>) -> Self {
-        Self { quit: mode.and_then(|_| spawn_reader()) }
+        Self { typed: mode.and_then(|_| spawn_reader()) }
     }
 
-    /// Resolves when `q` is typed.
+    /// Returns true if there is a keyboard.
+    pub(super) fn are_read(&self) -> bool {
+        self.typed.is_some()
+    }
+
+    /// Returns the next key; never, if there are no more.
     ///
     /// # Cancel safety
     /// This method is cancel safe.
-    pub(super) async fn quit(&mut self) {
-        if let Some(quit) = &mut self.quit
-            && quit.await.is_ok()
+    pub(super) async fn next(&mut self) -> Key {
+        if let Some(typed) = &mut self.typed
+            && let Some(key) = typed.recv().await
         {
-            return;
+            return key;
         }
-        // There are no keys, or no more.
-        self.quit = None;
+        self.typed = None;
         std::future::pending().await
     }
 }
 
 /// Reads keys in a thread of its own, which is never joined: a read from a keyboard cannot be
 /// cancelled.
-fn spawn_reader() -> Option<oneshot::Receiver<()>> {
-    let (typed, quit) = oneshot::channel();
+fn spawn_reader() -> Option<mpsc::Receiver<Key>> {
+    let (sender, typed) = mpsc::channel(QUEUE_LENGTH);
     let read = move || {
-        let (mut stdin, mut key) = (std::io::stdin().lock(), [0]);
-        while let Ok(1) = std::io::Read::read(&mut stdin, &mut key) {
-            if matches!(key[0], b'q' | b'Q') {
-                let _ = typed.send(());
+        let (mut stdin, mut byte, mut decoder) = (std::io::stdin().lock(), [0], KeyDecoder::default());
+        while let Ok(1) = std::io::Read::read(&mut stdin, &mut byte) {
+            if let Some(key) = decoder.push(byte[0])
+                && sender.blocking_send(key).is_err()
+            {
                 return;
             }
         }
     };
-    std::thread::Builder::new().name("keys".to_owned()).spawn(read).ok().map(|_| quit)
+    std::thread::Builder::new().name("keys".to_owned()).spawn(read).ok().map(|_| typed)
+}
+
+/// Decodes the bytes of a terminal. Special keys are escape sequences: `ESC [ A`, `ESC [ 5 ~`, or
+/// `ESC O A` in application mode.
+#[derive(Debug, Default)]
+struct KeyDecoder {
+    state: Escape,
+    /// The first parameter of the sequence: the number of the key before a `~`.
+    number: u8,
+    /// Set after the first parameter: the others are modifiers such as Shift.
+    has_modifiers: bool,
+}
+
+/// The progress in an escape sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Escape {
+    #[default]
+    None,
+    Begun,
+    /// After `ESC [`.
+    Sequence,
+    /// After `ESC O`.
+    Application,
+}
+
+impl KeyDecoder {
+    /// Takes the next byte. Returns a key if it completes one that has a meaning.
+    fn push(&mut self, byte: u8) -> Option<Key> {
+        match (self.state, byte) {
+            (_, 0x1b) => self.state = Escape::Begun,
+            (Escape::Begun, b'[') => *self = Self { state: Escape::Sequence, ..Self::default() },
+            (Escape::Begun, b'O') => self.state = Escape::Application,
+            (Escape::Sequence, b'0'..=b'9') if !self.has_modifiers => {
+                self.number = self.number.saturating_mul(10).saturating_add(byte - b'0');
+            }
+            (Escape::Sequence, b';') => self.has_modifiers = true,
+            // Parameters and intermediate bytes of a control sequence (ECMA-48).
+            (Escape::Sequence, 0x20..=0x3f) => {}
+            (Escape::Sequence | Escape::Application, _) => {
+                self.state = Escape::None;
+                return special_key(byte, self.number);
+            }
+            // After a lone ESC, a key is itself.
+            (Escape::None | Escape::Begun, _) => {
+                self.state = Escape::None;
+                return plain_key(byte);
+            }
+        }
+        None
+    }
+}
+
+fn special_key(last: u8, number: u8) -> Option<Key> {
+    match (last, number) {
+        (b'A', _) => Some(Key::Up),
+        (b'B', _) => Some(Key::Down),
+        (b'H', _) | (b'~', 1 | 7) => Some(Key::Home),
+        (b'F', _) | (b'~', 4 | 8) => Some(Key::End),
+        (b'~', 5) => Some(Key::PageUp),
+        (b'~', 6) => Some(Key::PageDown),
+        _ => None,
+    }
+}
+
+/// Returns the meaning of a letter: those of `less`.
+fn plain_key(byte: u8) -> Option<Key> {
+    match byte {
+        b'q' | b'Q' => Some(Key::Quit),
+        b'k' => Some(Key::Up),
+        b'j' => Some(Key::Down),
+        b'b' => Some(Key::PageUp),
+        b' ' => Some(Key::PageDown),
+        b'g' => Some(Key::Home),
+        b'G' => Some(Key::End),
+        _ => None,
+    }
 }
 
 #[cfg(unix)]
@@ -106,3 +203,29 @@ mod mode {
 }
 
 pub(super) use mode::EchoOff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_every_terminal_are_decoded() {
+        for (bytes, expected) in [
+            ("q", &[Key::Quit][..]),
+            ("zz?", &[]),
+            ("\u{1b}[A\u{1b}OB", &[Key::Up, Key::Down]),
+            ("\u{1b}[5~\u{1b}[6~", &[Key::PageUp, Key::PageDown]),
+            ("\u{1b}[H\u{1b}OF\u{1b}[1~\u{1b}[8~", &[Key::Home, Key::End, Key::Home, Key::End]),
+            // With Ctrl or Shift.
+            ("\u{1b}[1;5A\u{1b}[6;2~", &[Key::Up, Key::PageDown]),
+            ("jk bgG", &[Key::Down, Key::Up, Key::PageDown, Key::PageUp, Key::Home, Key::End]),
+            // The letters of other sequences are not keys, and Esc alone has no meaning.
+            ("\u{1b}[3~\u{1b}[200~q\u{1b}[1;5q", &[Key::Quit]),
+            ("\u{1b}\u{1b}q", &[Key::Quit]),
+        ] {
+            let mut decoder = KeyDecoder::default();
+            let keys: Vec<_> = bytes.bytes().filter_map(|it| decoder.push(it)).collect();
+            assert_eq!(keys, expected, "{bytes:?}");
+        }
+    }
+}

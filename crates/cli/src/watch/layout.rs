@@ -14,20 +14,28 @@ use crate::sanitize::without_controls;
 /// The number of spaces between two columns, as in kubectl.
 const GAP: usize = 3;
 
+/// The columns to show, of those that the server sends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shape {
+    /// The first column is the namespace.
+    pub(super) namespaces: bool,
+    /// The columns that kubectl shows with `-o wide` are shown too.
+    pub(super) wide: bool,
+}
+
 /// The layout of rows: the columns, and their widths.
 #[derive(Clone, Debug)]
 pub(super) struct TableLayout {
     columns: Arc<[Column]>,
-    /// True if the first column is the namespace.
-    namespaces: bool,
+    shape: Shape,
     /// The width of each cell of a line; they only grow, so that distant lines still align.
     widths: Vec<usize>,
 }
 
 impl TableLayout {
     /// Creates a layout that is as wide as its headings.
-    pub(super) fn new(columns: Arc<[Column]>, namespaces: bool) -> Self {
-        let mut layout = Self { columns, namespaces, widths: Vec::new() };
+    pub(super) fn new(columns: Arc<[Column]>, shape: Shape) -> Self {
+        let mut layout = Self { columns, shape, widths: Vec::new() };
         let headings = layout.headings();
         layout.fit(&headings);
         layout
@@ -35,7 +43,7 @@ impl TableLayout {
 
     /// Returns a layout with other columns.
     pub(super) fn with(&self, columns: Arc<[Column]>) -> Self {
-        Self::new(columns, self.namespaces)
+        Self::new(columns, self.shape)
     }
 
     /// Returns true if these are its columns.
@@ -45,15 +53,15 @@ impl TableLayout {
 
     /// Returns the headings, one for each cell of a line.
     pub(super) fn headings(&self) -> Vec<String> {
-        let namespace = self.namespaces.then(|| "NAMESPACE".to_owned());
-        let shown = self.columns.iter().filter(|it| it.is_shown());
+        let namespace = self.shape.namespaces.then(|| "NAMESPACE".to_owned());
+        let shown = self.columns.iter().filter(|it| it.is_shown(self.shape.wide));
         namespace.into_iter().chain(shown.map(|it| clean(&it.name.to_uppercase()))).collect()
     }
 
     /// Returns the cells of a row, with the ages at this time.
     pub(super) fn cells(&self, row: &Row, now: Timestamp) -> Vec<String> {
-        let namespace = self.namespaces.then(|| clean(row.header().namespace.unwrap_or_default()));
-        let shown = self.columns.iter().enumerate().filter(|(_, column)| column.is_shown());
+        let namespace = self.shape.namespaces.then(|| clean(row.header().namespace.unwrap_or_default()));
+        let shown = self.columns.iter().enumerate().filter(|(_, column)| column.is_shown(self.shape.wide));
         let cell = |(at, column): (usize, &Column)| match row.cells.get(at) {
             _ if column.is_age() => age::since(row.created(), now),
             Some(cell) => clean(cell),
@@ -117,9 +125,9 @@ mod tests {
         Row::of_table(json!({ "cells": [name, "hidden", ports, "long ago"], "object": object }))
     }
 
-    fn text(namespaces: bool, rows: &[Row]) -> Vec<String> {
+    fn text(shape: Shape, rows: &[Row]) -> Vec<String> {
         let now: Timestamp = "2026-01-01T01:00:00Z".parse().expect("a time");
-        let mut layout = TableLayout::new(columns(), namespaces);
+        let mut layout = TableLayout::new(columns(), shape);
         let lines: Vec<_> = rows.iter().map(|it| layout.cells(it, now)).collect();
         lines.iter().for_each(|it| layout.fit(it));
         [layout.headings()].iter().chain(&lines).map(|it| layout.line(it)).collect()
@@ -132,16 +140,20 @@ mod tests {
             row("kube-system", "a", "", "2025-12-30T00:00:00Z"),
         ];
         assert_eq!(
-            text(false, &rows),
+            text(Shape::default(), &rows),
             ["NAME   PORT(S)          AGE", "web    80/TCP,443/TCP   60m", "a                       2d1h"]
         );
         assert_eq!(
-            text(true, &rows),
+            text(Shape { namespaces: true, wide: false }, &rows),
             [
                 "NAMESPACE     NAME   PORT(S)          AGE",
                 "default       web    80/TCP,443/TCP   60m",
                 "kube-system   a                       2d1h",
             ]
+        );
+        assert_eq!(
+            text(Shape { namespaces: false, wide: true }, &rows[..1]),
+            ["NAME   NODE     PORT(S)          AGE", "web    hidden   80/TCP,443/TCP   60m"]
         );
     }
 
@@ -160,7 +172,7 @@ mod tests {
 
     #[test]
     fn wide_characters_and_missing_cells_are_aligned() {
-        let mut layout = TableLayout::new(columns(), false);
+        let mut layout = TableLayout::new(columns(), Shape::default());
         let wide = ["日本".to_owned(), "x".to_owned()];
         layout.fit(&wide);
         assert_eq!(layout.line(&wide), "日本   x");

@@ -1,5 +1,5 @@
-//! The live table of a collection: its rows, their recent changes, and a selection of them if not
-//! all fit. Pure; knows no terminal.
+//! The live table of a collection: its rows in order, their recent changes, and a window on them if
+//! not all fit. Pure; knows no terminal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::format;
-use super::layout::TableLayout;
+use super::keys::Key;
+use super::layout::{Shape, TableLayout};
 use super::rows::{Column, Row};
 
 /// The time for which a change is highlighted, and a deleted object is still shown.
@@ -20,6 +21,41 @@ const HIGHLIGHT_TIME: Duration = Duration::from_secs(3);
 
 /// A line, and the recent change of its object.
 pub(super) type Marked = (Option<EventKind>, String);
+
+/// The rows that are shown if not all fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Window {
+    /// The most recently changed rows, for a terminal without a keyboard.
+    Newest,
+    /// The rows from this one on.
+    From {
+        /// The number of rows above.
+        top: usize,
+        /// The number of rows that were last shown: a page.
+        page: usize,
+    },
+}
+
+impl Window {
+    /// Returns the window at the first row.
+    pub(super) fn at_top() -> Self {
+        Self::From { top: 0, page: 1 }
+    }
+
+    /// Scrolls. The end is known when the rows are next shown.
+    pub(super) fn scroll(&mut self, key: Key) {
+        let Self::From { top, page } = self else { return };
+        *top = match key {
+            Key::Up => top.saturating_sub(1),
+            Key::Down => top.saturating_add(1),
+            Key::PageUp => top.saturating_sub(*page),
+            Key::PageDown => top.saturating_add(*page),
+            Key::Home => 0,
+            Key::End => usize::MAX,
+            Key::Quit => *top,
+        };
+    }
+}
 
 /// The rows of a collection, by their changes.
 #[derive(Debug, Default)]
@@ -55,43 +91,83 @@ impl LiveTable {
         self.entries.retain(|_, it| it.event != Some(EventKind::Deleted) || it.is_fresh(now));
     }
 
-    /// Returns the headings and the rows, in at most `room` lines. If not all fit, the most
-    /// recently changed ones are shown.
+    /// Returns true if an object of this name exists.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let mut there = self.entries.values().filter(|it| it.event != Some(EventKind::Deleted));
+        there.any(|it| it.row.header().name == name)
+    }
+
+    /// Returns the headings and the rows, in at most `room` lines. If not all fit, the window
+    /// selects them, and the last line names the others.
     pub(super) fn lines(
         &self,
         columns: Arc<[Column]>,
-        namespaces: bool,
+        shape: Shape,
         room: usize,
+        window: &mut Window,
         (now, time): (Instant, Timestamp),
     ) -> Vec<Marked> {
-        let mut layout = TableLayout::new(columns, namespaces);
-        let shown = self.fitting(room.saturating_sub(1));
+        let mut layout = TableLayout::new(columns, shape);
+        let (shown, more) = self.fitting(room.saturating_sub(1), window);
         let cells: Vec<_> = shown.iter().map(|it| layout.cells(&it.row, time)).collect();
         cells.iter().for_each(|it| layout.fit(it));
         let mut lines = vec![(None, layout.line(&layout.headings()))];
         for (entry, cells) in shown.iter().zip(&cells) {
             lines.push((entry.event.filter(|_| entry.is_fresh(now)), layout.line(cells)));
         }
-        let hidden = self.entries.len() - shown.len();
-        if hidden > 0 {
-            let more = format!(
-                "... and {hidden} more, changed earlier; narrow them down with -n, -l or --field-selector"
-            );
-            lines.push((None, more));
-        }
+        lines.extend(more.map(|it| (None, it)));
         lines
     }
 
-    fn fitting(&self, room: usize) -> Vec<&Entry> {
-        if self.entries.len() <= room {
-            return self.entries.values().collect();
+    /// Returns the rows in their order.
+    fn sorted(&self) -> Vec<&Entry> {
+        let mut all: Vec<_> = self.entries.values().collect();
+        // Rows that are alike keep the order of their keys.
+        all.sort_by(|one, other| one.row.sort_key.cmp(&other.row.sort_key));
+        all
+    }
+
+    /// Returns the rows for `room` lines and, if there are more, a line about the others.
+    fn fitting(&self, room: usize, window: &mut Window) -> (Vec<&Entry>, Option<String>) {
+        let mut all = self.sorted();
+        if all.len() <= room {
+            if let Window::From { top, .. } = window {
+                *top = 0;
+            }
+            return (all, None);
         }
-        let mut newest: Vec<_> = self.entries.iter().collect();
-        newest.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.at));
-        // One line shows the number of hidden rows.
-        newest.truncate(room.saturating_sub(1));
-        newest.sort_by_key(|(key, _)| *key);
-        newest.into_iter().map(|(_, entry)| entry).collect()
+        // One line is about the other rows.
+        let room = room.saturating_sub(1);
+        match window {
+            Window::Newest => {
+                let hidden = all.len() - room;
+                let mut times: Vec<_> = all.iter().map(|it| it.at).collect();
+                times.sort_by(|one, other| other.cmp(one));
+                // Among rows that changed at the same time, the first ones are shown.
+                let oldest = room.checked_sub(1).and_then(|it| times.get(it)).copied();
+                let mut ties = oldest.map_or(0, |it| times[..room].iter().filter(|at| **at == it).count());
+                all.retain(|entry| match oldest.map(|it| entry.at.cmp(&it)) {
+                    Some(std::cmp::Ordering::Greater) => true,
+                    Some(std::cmp::Ordering::Equal) if ties > 0 => {
+                        ties -= 1;
+                        true
+                    }
+                    _ => false,
+                });
+                let more = format!(
+                    "... and {hidden} more, changed earlier; narrow them down with -n, -l or --field-selector"
+                );
+                (all, Some(more))
+            }
+            Window::From { top, page } => {
+                *page = room.max(1);
+                *top = (*top).min(all.len().saturating_sub(*page));
+                let (count, end) = (all.len(), top.saturating_add(room).min(all.len()));
+                let more =
+                    format!("rows {}-{end} of {count}; arrows, page keys, Home and End scroll", *top + 1);
+                (all[*top..end].to_vec(), Some(more))
+            }
+        }
     }
 }
 
@@ -118,8 +194,12 @@ mod tests {
     }
 
     fn shown(live_table: &LiveTable, room: usize, now: Instant) -> Vec<Marked> {
+        shown_in(live_table, room, &mut Window::Newest, now)
+    }
+
+    fn shown_in(live_table: &LiveTable, room: usize, window: &mut Window, now: Instant) -> Vec<Marked> {
         let columns = Columns::of(json!([{ "name": "Name" }])).get();
-        live_table.lines(columns, false, room, (now, Timestamp::UNIX_EPOCH))
+        live_table.lines(columns, Shape::default(), room, window, (now, Timestamp::UNIX_EPOCH))
     }
 
     fn line(event: Option<EventKind>, text: &str) -> Marked {
@@ -168,5 +248,50 @@ mod tests {
             shown(&live_table, 4, begin + Duration::from_secs(99)).into_iter().map(|it| it.1).collect();
         let more = "... and 3 more, changed earlier; narrow them down with -n, -l or --field-selector";
         assert_eq!(texts, ["NAME", "b", "e", more]);
+    }
+
+    #[test]
+    fn a_window_scrolls_by_row_and_page_and_stops_at_both_ends() {
+        let now = Instant::now();
+        let (mut live_table, mut window) = (LiveTable::default(), Window::at_top());
+        for name in ["a", "b", "c", "d", "e", "f", "g"] {
+            live_table.change(&added(name, true), now);
+        }
+        for (key, rows) in [
+            (Key::Up, "abc"),
+            (Key::Down, "bcd"),
+            (Key::PageDown, "efg"),
+            (Key::Down, "efg"),
+            (Key::PageUp, "bcd"),
+            (Key::End, "efg"),
+            (Key::Up, "def"),
+            (Key::Home, "abc"),
+        ] {
+            // Drawn between two keys, which is when the end is known.
+            shown_in(&live_table, 5, &mut window, now);
+            window.scroll(key);
+            let lines = shown_in(&live_table, 5, &mut window, now);
+            let texts: String = lines[1..4].iter().map(|it| it.1.as_str()).collect();
+            assert_eq!(texts, rows, "{key:?}");
+            assert!(lines[4].1.starts_with("rows ") && lines[4].1.contains(" of 7; "), "{lines:?}");
+        }
+        // When the terminal grows, everything is shown.
+        window.scroll(Key::End);
+        assert_eq!(shown_in(&live_table, 8, &mut window, now).len(), 8);
+    }
+
+    #[test]
+    fn rows_are_sorted_by_the_value_of_their_field() {
+        let now = Instant::now();
+        let field: crate::watch::sort::SortBy = ".size".parse().expect("a path");
+        let mut live_table = LiveTable::default();
+        for (name, size) in [("a", 10), ("b", 9), ("c", 9)] {
+            let mut row = (*row(name)).clone();
+            row.sort_key = field.key(&json!({ "size": size }));
+            live_table.change(&Change::Added { object: Arc::new(row), initial: true }, now);
+        }
+        let texts: Vec<_> = shown(&live_table, 9, now).into_iter().map(|it| it.1).collect();
+        assert_eq!(texts, ["NAME", "b", "c", "a"]);
+        assert!(live_table.has("a") && !live_table.has("z"));
     }
 }

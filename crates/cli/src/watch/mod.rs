@@ -1,21 +1,23 @@
 //! `dogwatch watch`: a collection, watched by an informer and shown as it changes.
 //!
 //! ```text
-//! RESOURCE ─► target: resolve, check access ─► informer ─┬─► lines ─► stdout    (a pipe, json, name, --once)
+//! RESOURCE ─► target: resolve, check access ─► informer ─┬─► lines ─► stdout    (a pipe, json, yaml, name, --once)
 //!                                                │       └─► screen             (a table on a terminal)
 //!                                                └─► status ─► stderr
 //! ```
 //!
-//! The object type of the informer depends on the output: whole objects for JSON, metadata for
-//! names, and for tables the rows that the server prints, so that the columns are those of
+//! The object type of the informer depends on the output: whole objects for JSON and YAML, metadata
+//! for names, and for tables the rows that the server prints, so that the columns are those of
 //! `kubectl get` for every kind.
 
+mod sort;
+mod name_filter;
 mod rows;
 mod layout;
 mod format;
+mod keys;
 mod live_table;
 mod status;
-mod keys;
 mod screen;
 
 use std::io::{self, IsTerminal, Write};
@@ -25,17 +27,19 @@ use std::time::Duration;
 use anyhow::Context;
 use dogwatch::api::{EventKind, FieldSelector, LabelSelector, ListParams};
 use dogwatch::discovery::ServedResource;
-use dogwatch::informer::{HandlerOptions, ListWatch, Overflow};
-use dogwatch::informer::{NotFound, OnGone};
+use dogwatch::informer::{Change, HandlerOptions, ListWatch, NotFound, OnGone, Overflow, Snapshot};
 use dogwatch::{Api, Client, Object, SharedInformer};
 use futures_util::StreamExt;
 
 use crate::connection::Connection;
 use crate::printer::Printer;
 use crate::{signals, target};
-use format::{Format, Json, Names, TableLines};
-use rows::Rows;
+use format::{Format, Json, Names, Objects, SortedNames, TableLines, Yaml};
+use layout::Shape;
+use name_filter::NameFilter;
+use rows::{Columns, PlainObject, Row, RowObject, Rows, WholeObject};
 use screen::Subject;
+use sort::SortBy;
 use status::{StatusMessages, StatusPrinter};
 
 /// The interval at which a collection whose definition was removed is requested again.
@@ -45,15 +49,25 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_PENDING: usize = 1024;
 
 const EXAMPLES: &str = "\
-On a terminal, the table is updated in place; press q to quit. Otherwise each change is one line, and none are merged:
+On a terminal, the table is updated in place. Keys: q quits; the arrows, PageUp, PageDown, Home and End scroll (also j, k, b,
+Space, g, G). The first line says NOT SYNCED while the server cannot be reached: the rows are then those of before.
+
+Otherwise each change is one line, and none are merged:
   -o table  the server's columns, after ADDED, MODIFIED or DELETED
+  -o wide   the same with all columns
   -o json   {\"type\":\"ADDED\",\"object\":{...}}
   -o name   pod/web-1
+  -o yaml   a document after a line with --- and one with the change as a comment
 Existing objects come first, as ADDED. Problems and progress go to stderr; on Ctrl-C and SIGTERM it exits with 0.
+
+--sort-by sorts the table on a terminal and, elsewhere, the existing objects; changes are printed as they happen. Numbers,
+also those within text, are compared by their value, and objects without the field come first.
 
 Examples:
   dogwatch watch pods -A
+  dogwatch watch pods web-1 web-2 -o wide
   dogwatch watch deploy -n web -l app=front
+  dogwatch watch pods -A --sort-by .metadata.creationTimestamp
   dogwatch watch Certificate.v1.cert-manager.io -o json | jq .object.status
   dogwatch watch nodes --once -o name";
 
@@ -66,8 +80,11 @@ Examples:
 pub(crate) struct Options {
     /// The resource to watch, by any of its names: pods, po, Pod, deployments.apps,
     /// Deployment.v1.apps.
-    #[arg(value_name = "RESOURCE")]
+    #[arg(value_name = "RESOURCE", value_parser = resource)]
     resource: String,
+    /// Only the objects of these names. They need not exist yet, except with --once.
+    #[arg(value_name = "NAME", value_parser = name, conflicts_with_all = ["labels", "fields"])]
+    names: Vec<String>,
     /// The namespace, instead of the one of the context.
     #[arg(short, long, value_name = "NS", conflicts_with = "all_namespaces")]
     namespace: Option<String>,
@@ -80,6 +97,9 @@ pub(crate) struct Options {
     /// Only objects with these fields, for example spec.nodeName=node-1.
     #[arg(long = "field-selector", value_name = "F")]
     fields: Option<FieldSelector>,
+    /// Sort by this field, for example .metadata.name or .status.startTime.
+    #[arg(long, value_name = "JSONPATH")]
+    sort_by: Option<SortBy>,
     /// Print the current objects and exit.
     #[arg(long)]
     once: bool,
@@ -94,8 +114,12 @@ pub(crate) struct Options {
 enum Output {
     /// The columns that the server prints.
     Table,
+    /// The same, with the columns that usually do not fit.
+    Wide,
     /// Whole objects, one per line.
     Json,
+    /// Whole objects, as documents of several lines.
+    Yaml,
     /// Names, in the syntax of kubectl.
     Name,
 }
@@ -110,9 +134,36 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Parses the name of a resource.
+fn resource(text: &str) -> Result<String, &'static str> {
+    match text {
+        _ if text.contains(',') => Err("expected one resource; start another `dogwatch watch` for the next"),
+        _ if text.contains('/') => Err("expected a resource and then names, as in `pods web-1 web-2`"),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Parses the name of an object.
+fn name(text: &str) -> Result<String, &'static str> {
+    match text {
+        "" => Err("the name is empty"),
+        _ if text.contains('/') => Err("expected a name; the resource comes first, as in `pods web-1 web-2`"),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// An error for objects that do not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("{resource} not found: {}", .names.join(", "))]
+struct NamesNotFound {
+    resource: String,
+    names: Vec<String>,
+}
+
 /// The resource to watch, and the options.
 struct View {
     options: Options,
+    names: NameFilter,
     client: Client,
     found: ServedResource,
 }
@@ -122,7 +173,8 @@ impl View {
     async fn find(options: Options) -> anyhow::Result<Self> {
         let client = options.connection.client()?;
         let found = target::find(&client, &options.resource).await?;
-        let view = Self { options, client, found };
+        let names = NameFilter::new(options.names.iter().cloned());
+        let view = Self { options, names, client, found };
         let params = ListParams::default().labels(view.labels()).fields(view.fields());
         let metadata = Api::dynamic_metadata(view.client.clone(), view.found.resource.clone());
         target::check(&view.within(metadata), params).await?;
@@ -133,28 +185,62 @@ impl View {
         let (client, resource) = (self.client.clone(), self.found.resource.clone());
         match self.options.output {
             Output::Json => {
-                let json = Json::new(&resource);
+                let json = Json(self.objects());
                 let informer = self.informer(self.within(Api::dynamic(client, resource)));
                 until(&informer, self.print(&informer, json), end).await
+            }
+            Output::Yaml => {
+                let yaml = Yaml { objects: self.objects(), events: !self.options.once };
+                let informer = self.informer(self.within(Api::dynamic(client, resource)));
+                until(&informer, self.print(&informer, yaml), end).await
+            }
+            Output::Name if self.options.sort_by.is_some() => {
+                let names = SortedNames { names: Names::new(&resource), objects: self.objects() };
+                let informer = self.informer(self.within(Api::dynamic(client, resource)));
+                until(&informer, self.print(&informer, names), end).await
             }
             Output::Name => {
                 let names = Names::new(&resource);
                 let informer = self.informer(self.within(Api::dynamic_metadata(client, resource)));
                 until(&informer, self.print(&informer, names), end).await
             }
-            Output::Table => {
-                let rows = Rows::new(client, resource, self.namespace().map(str::to_owned));
-                let (columns, namespaces) = (rows.columns(), self.spans_namespaces());
-                let informer = self.informer(rows);
-                if self.options.once || !screen::is_possible() {
-                    let lines = TableLines::new(columns, namespaces, !self.options.once);
-                    return until(&informer, self.print(&informer, lines), end).await;
-                }
-                let subject = Subject { title: self.title(), columns, namespaces };
-                let elsewhere = (!io::stderr().is_terminal()).then(|| self.status_printer());
-                until(&informer, screen::show(&informer, &subject, elsewhere), end).await
-            }
+            Output::Table | Output::Wide => match &self.options.sort_by {
+                None => self.show_rows(self.rows::<PlainObject>(), end).await,
+                Some(field) => self.show_rows(self.rows::<WholeObject>().sort_by(field.clone()), end).await,
+            },
         }
+    }
+
+    fn rows<O: RowObject>(&self) -> Rows<O> {
+        let (client, resource) = (self.client.clone(), self.found.resource.clone());
+        Rows::new(client, resource, self.namespace().map(str::to_owned))
+    }
+
+    fn objects(&self) -> Objects {
+        Objects::new(&self.found.resource, self.options.sort_by.clone())
+    }
+
+    async fn show_rows<O: RowObject>(&self, rows: Rows<O>, end: impl Future) -> anyhow::Result<()> {
+        let columns = rows.columns();
+        let informer = self.informer(rows);
+        self.show_table(&informer, columns, end).await
+    }
+
+    async fn show_table(
+        &self,
+        informer: &SharedInformer<Row>,
+        columns: Columns,
+        end: impl Future,
+    ) -> anyhow::Result<()> {
+        let wide = self.options.output == Output::Wide;
+        let shape = Shape { namespaces: self.spans_namespaces(), wide };
+        if self.options.once || !screen::is_possible() {
+            let lines = TableLines::new(columns, shape, !self.options.once);
+            return until(informer, self.print(informer, lines), end).await;
+        }
+        let subject = Subject { title: self.title(), columns, shape, names: self.names.clone() };
+        let elsewhere = (!io::stderr().is_terminal()).then(|| self.status_printer());
+        until(informer, screen::show(informer, &subject, elsewhere), end).await
     }
 
     fn labels(&self) -> LabelSelector {
@@ -162,7 +248,8 @@ impl View {
     }
 
     fn fields(&self) -> FieldSelector {
-        self.options.fields.clone().unwrap_or_else(FieldSelector::everything)
+        let given = self.options.fields.clone().or_else(|| self.names.selector());
+        given.unwrap_or_else(FieldSelector::everything)
     }
 
     /// Returns the namespace that is watched; `None` for all of them, and for a cluster-scoped
@@ -243,13 +330,28 @@ impl View {
         status_printer.print_new(&informer.health());
         let all = informer.store().snapshot();
         format.prepare(&all);
-        for object in all.iter() {
+        let mut objects: Vec<_> = all.iter().filter(|it| self.names.wants(it.as_ref())).collect();
+        objects.sort_by_cached_key(|it| format.sort_key(it));
+        for object in &objects {
             printer.print(format.lines(EventKind::Added, object)).await?;
         }
-        if all.is_empty() {
+        let missing = self.missing(&all);
+        if objects.is_empty() && missing.is_empty() {
             self.print_no_resources();
         }
-        printer.finish().await
+        printer.finish().await?;
+        match missing.is_empty() {
+            true => Ok(()),
+            false => {
+                let names = missing.into_iter().map(str::to_owned).collect();
+                Err(NamesNotFound { resource: self.found.group_resource(), names }.into())
+            }
+        }
+    }
+
+    /// Returns the names of which there is no object.
+    fn missing<T: Object>(&self, all: &Snapshot<T>) -> Vec<&str> {
+        self.names.missing(|name| all.iter().any(|it| it.header().name == name))
     }
 
     /// Prints one line for each change, however slow the reader is: the informer waits, and pending
@@ -266,24 +368,38 @@ impl View {
         // and a later subscription, only the last state would be seen.
         let mut changes = informer.changes_with(every)?;
         informer.start();
+        let registration = changes.registration();
         let mut first = Vec::new();
         loop {
             tokio::select! {
-                synced = informer.synced() => break synced?,
+                biased;
                 // Taken as they come, since the informer waits while the buffer is full.
                 Some(change) = changes.next() => first.push(change),
-                () = status_printer.next(informer) => {}
+                // All initial objects were taken, so that they can be sorted.
+                synced = registration.synced() => break synced?,
                 closed = printer.closed() => return closed,
+                () = status_printer.next(informer) => {}
             }
         }
         status_printer.print_new(&informer.health());
-        format.prepare(&informer.store().snapshot());
-        for change in first {
-            printer.print(format.lines(format::event(&change), change.object())).await?;
+        let all = informer.store().snapshot();
+        format.prepare(&all);
+        for name in self.missing(&all) {
+            let resource = self.found.group_resource();
+            let _ = writeln!(io::stderr(), "{resource} {name:?} does not exist; waiting for it");
         }
+        drop(all);
+        // Changes since the list stay after it, and in order.
+        let initial = first.iter().take_while(|it| matches!(it, Change::Added { initial: true, .. })).count();
+        first[..initial].sort_by_cached_key(|it| format.sort_key(it.object()));
+        for change in first.iter().filter(|it| self.names.wants(it.object().as_ref())) {
+            printer.print(format.lines(format::event(change), change.object())).await?;
+        }
+        drop(first);
         loop {
             tokio::select! {
                 change = changes.next() => match change {
+                    Some(change) if !self.names.wants(change.object().as_ref()) => {}
                     Some(change) => {
                         let lines = format.lines(format::event(&change), change.object());
                         printer.print(lines).await?;
@@ -298,7 +414,7 @@ impl View {
 
     /// Prints kubectl's message for an empty list, only for a table.
     fn print_no_resources(&self) {
-        if self.options.output == Output::Table {
+        if matches!(self.options.output, Output::Table | Output::Wide) {
             let place = self.namespace().map(|it| format!(" in {it} namespace.")).unwrap_or_default();
             let _ = writeln!(io::stderr(), "No resources found{place}");
         }

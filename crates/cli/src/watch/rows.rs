@@ -6,6 +6,7 @@
 //! name and an age. An informer holds the rows; nothing here knows how they are shown.
 
 use parking_lot::Mutex;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use compact_str::CompactString;
@@ -18,8 +19,11 @@ use dogwatch::informer::{ListEvent, Lists, Watches};
 use dogwatch::{Api, Client, Error, Object};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+
+use super::sort::{SortBy, SortKey};
 
 const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
@@ -29,6 +33,8 @@ pub(super) struct Row {
     head: RowMetadata,
     /// A text for each column, including hidden ones.
     pub(super) cells: Vec<String>,
+    /// The value of the field to sort by, if there is one.
+    pub(super) sort_key: SortKey,
 }
 
 /// A column definition of the server.
@@ -46,13 +52,23 @@ pub(super) struct Column {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns(Arc<Mutex<Arc<[Column]>>>);
 
-/// The source of rows.
+/// The source of rows; `O` is the part of each object that the server sends with its row.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(super) struct Rows<O> {
     client: Client,
     resource: ResourceType,
     namespace: Option<String>,
     columns: Columns,
+    sort_by: Option<SortBy>,
+    object: PhantomData<fn() -> O>,
+}
+
+/// The part of an object that comes with its row.
+pub(super) trait RowObject: DeserializeOwned + Default + Send + 'static {
+    /// The value of the parameter `includeObject`.
+    const INCLUDE: &'static str;
+
+    fn into_row(self, cells: Vec<String>, sort_by: Option<&SortBy>) -> Row;
 }
 
 /// The metadata of an object or of a list that rows need.
@@ -70,29 +86,53 @@ struct RowMetadata {
 
 /// The server's response: a table; or, if it does not print tables, a list or an object.
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct TableResponse {
+#[serde(rename_all = "camelCase", default, bound = "O: Deserialize<'de> + Default")]
+struct TableResponse<O> {
     kind: String,
     metadata: RowMetadata,
     #[serde(deserialize_with = "null_as_default")]
     column_definitions: Vec<Column>,
     #[serde(deserialize_with = "null_as_default")]
-    rows: Vec<PrintedRow>,
+    rows: Vec<PrintedRow<O>>,
     #[serde(deserialize_with = "null_as_default")]
     items: Vec<PlainObject>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PrintedRow {
+#[serde(default, bound = "O: Deserialize<'de> + Default")]
+struct PrintedRow<O> {
     cells: Vec<Value>,
-    object: PlainObject,
+    object: O,
 }
 
+/// The metadata of an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct PlainObject {
+pub(super) struct PlainObject {
     metadata: RowMetadata,
+}
+
+/// A whole object, which rows that are sorted by any of its fields need.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(super) struct WholeObject(Value);
+
+impl RowObject for PlainObject {
+    const INCLUDE: &'static str = "Metadata";
+
+    fn into_row(self, cells: Vec<String>, _sort_by: Option<&SortBy>) -> Row {
+        Row { head: self.metadata, cells, sort_key: SortKey::default() }
+    }
+}
+
+impl RowObject for WholeObject {
+    const INCLUDE: &'static str = "Object";
+
+    fn into_row(self, cells: Vec<String>, sort_by: Option<&SortBy>) -> Row {
+        let head = RowMetadata::deserialize(&self.0["metadata"]).unwrap_or_default();
+        let sort_key = sort_by.map(|it| it.key(&self.0)).unwrap_or_default();
+        Row { head, cells, sort_key }
+    }
 }
 
 impl Row {
@@ -104,11 +144,13 @@ impl Row {
     /// Creates a row from a row of a table.
     #[cfg(test)]
     pub(super) fn of_table(row: Value) -> Self {
-        serde_json::from_value::<PrintedRow>(row).expect("a row of a table").into_row()
+        serde_json::from_value::<PrintedRow<PlainObject>>(row).expect("a row of a table").into_row(None)
     }
 
+    /// Creates a row of a server that prints none: it has no value to sort by either, because the
+    /// events of a watch would have none.
     fn plain(head: RowMetadata) -> Self {
-        Self { cells: vec![head.name.to_string(), String::new()], head }
+        Self { cells: vec![head.name.to_string(), String::new()], head, sort_key: SortKey::default() }
     }
 }
 
@@ -125,8 +167,9 @@ impl Object for Row {
 }
 
 impl Column {
-    pub(super) fn is_shown(&self) -> bool {
-        self.priority == 0
+    /// Returns true if it is a column of the usual output, or of wide output.
+    pub(super) fn is_shown(&self, wide: bool) -> bool {
+        wide || self.priority == 0
     }
 
     /// Returns true if its cells are the age of the object: they change with time, and are computed
@@ -161,7 +204,7 @@ impl Columns {
     }
 
     /// Takes the columns of a response; most events of a watch have none.
-    fn update(&self, response: &mut TableResponse) {
+    fn update<O: RowObject>(&self, response: &mut TableResponse<O>) {
         let row_event = match response.is_table() {
             true => std::mem::take(&mut response.column_definitions),
             false => vec![Column::new("Name", ""), Column::new("Age", "creationTimestamp")],
@@ -175,13 +218,14 @@ impl Columns {
 
 impl Columns {
     /// Replaces the table of a watch event with its row. Returns `None` for an unknown event.
-    fn row_event(
+    fn row_event<O: RowObject>(
         &self,
-        event: Result<WatchEvent<TableResponse>, Error>,
+        event: Result<WatchEvent<TableResponse<O>>, Error>,
+        sort_by: Option<&SortBy>,
     ) -> Option<Result<WatchEvent<Row>, Error>> {
-        let row = |mut response: TableResponse| {
+        let row = |mut response: TableResponse<O>| {
             self.update(&mut response);
-            response.into_row()
+            response.into_row(sort_by)
         };
         Some(Ok(match event {
             Ok(WatchEvent::Added(response)) => WatchEvent::Added(row(response)),
@@ -195,29 +239,29 @@ impl Columns {
     }
 }
 
-impl TableResponse {
+impl<O: RowObject> TableResponse<O> {
     fn is_table(&self) -> bool {
         self.kind == "Table"
     }
 
     /// Returns the rows of a list.
-    fn into_rows(self) -> Vec<Row> {
-        let printed = self.rows.into_iter().map(PrintedRow::into_row);
+    fn into_rows(self, sort_by: Option<&SortBy>) -> Vec<Row> {
+        let printed = self.rows.into_iter().map(|it| it.into_row(sort_by));
         printed.chain(self.items.into_iter().map(|it| Row::plain(it.metadata))).collect()
     }
 
     /// Returns the row of an event, whose table has exactly one.
-    fn into_row(self) -> Row {
+    fn into_row(self, sort_by: Option<&SortBy>) -> Row {
         if !self.is_table() {
             return Row::plain(self.metadata);
         }
-        self.rows.into_iter().next().map(PrintedRow::into_row).unwrap_or_default()
+        self.rows.into_iter().next().map(|it| it.into_row(sort_by)).unwrap_or_default()
     }
 }
 
-impl PrintedRow {
-    fn into_row(self) -> Row {
-        Row { head: self.object.metadata, cells: self.cells.iter().map(text).collect() }
+impl<O: RowObject> PrintedRow<O> {
+    fn into_row(self, sort_by: Option<&SortBy>) -> Row {
+        self.object.into_row(self.cells.iter().map(text).collect(), sort_by)
     }
 }
 
@@ -230,10 +274,17 @@ fn text(cell: &Value) -> String {
     }
 }
 
-impl Rows {
+impl<O: RowObject> Rows<O> {
     /// Creates a source of the rows of a collection, or of one namespace of it.
     pub(super) fn new(client: Client, resource: ResourceType, namespace: Option<String>) -> Self {
-        Self { client, resource, namespace, columns: Columns::default() }
+        let columns = Columns::default();
+        Self { client, resource, namespace, columns, sort_by: None, object: PhantomData }
+    }
+
+    /// Takes the field to sort by from each object.
+    pub(super) fn sort_by(mut self, sort_by: SortBy) -> Self {
+        self.sort_by = Some(sort_by);
+        self
     }
 
     /// Returns the columns; empty before the first list.
@@ -252,6 +303,7 @@ impl Rows {
 
     fn request(&self) -> Request {
         let request = self.client.get().resource(&self.resource).accept(ACCEPT);
+        let request = request.param("includeObject", O::INCLUDE);
         match &self.namespace {
             Some(namespace) => request.namespace(namespace),
             None => request,
@@ -259,7 +311,7 @@ impl Rows {
     }
 }
 
-impl ListWatch<Row> for Rows {
+impl<O: RowObject> ListWatch<Row> for Rows<O> {
     fn resource(&self) -> &ResourceType {
         &self.resource
     }
@@ -269,7 +321,8 @@ impl ListWatch<Row> for Rows {
     }
 
     fn list(&self, params: ListParams) -> Lists<Row> {
-        let pages = Pages { request: self.request(), columns: self.columns(), params, first: true };
+        let (request, columns, sort_by) = (self.request(), self.columns(), self.sort_by.clone());
+        let pages = Pages::<O> { request, columns, params, sort_by, first: true, object: PhantomData };
         let pages = stream::try_unfold(Some(pages), |pages| async move {
             match pages {
                 Some(pages) => pages.next().await.map(Some),
@@ -280,10 +333,11 @@ impl ListWatch<Row> for Rows {
     }
 
     fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<Row>, Error>> {
-        let (request, columns) = (self.request(), self.columns());
+        let (request, columns, sort_by) = (self.request(), self.columns(), self.sort_by.clone());
         Box::pin(async move {
-            let events = request.watch::<TableResponse>(&params).await?;
-            let rows = events.filter_map(move |event| std::future::ready(columns.row_event(event)));
+            let events = request.watch::<TableResponse<O>>(&params).await?;
+            let row = move |event| std::future::ready(columns.row_event(event, sort_by.as_ref()));
+            let rows = events.filter_map(row);
             Ok(rows.boxed() as Watches<Row>)
         })
     }
@@ -307,22 +361,25 @@ impl ListWatch<Row> for Rows {
 }
 
 /// A list that is read page by page.
-struct Pages {
+struct Pages<O> {
     request: Request,
     columns: Columns,
     params: ListParams,
+    sort_by: Option<SortBy>,
     first: bool,
+    object: PhantomData<fn() -> O>,
 }
 
-impl Pages {
+impl<O: RowObject> Pages<O> {
     /// Returns the events of the next page, and the pages after it.
     async fn next(mut self) -> Result<(Vec<ListEvent<Row>>, Option<Self>), Error> {
         let request = self.request.clone().params(self.params.query()?);
-        let mut response: TableResponse = request.send().await?;
+        let mut response: TableResponse<O> = request.send().await?;
         self.columns.update(&mut response);
         let next = response.metadata.continue_token.take().filter(|it| !it.is_empty());
         let version = response.metadata.resource_version.as_str().into();
-        let mut events: Vec<_> = response.into_rows().into_iter().map(ListEvent::Item).collect();
+        let rows = response.into_rows(self.sort_by.as_ref());
+        let mut events: Vec<_> = rows.into_iter().map(ListEvent::Item).collect();
         let Some(token) = next else {
             events.push(ListEvent::End { version, paginated: !self.first });
             return Ok((events, None));
@@ -348,12 +405,12 @@ mod tests {
 
     use super::*;
 
-    fn response(value: Value) -> TableResponse {
+    fn response(value: Value) -> TableResponse<PlainObject> {
         serde_json::from_value(value).expect("an response")
     }
 
     fn names(columns: &Columns) -> Vec<String> {
-        columns.get().iter().filter(|it| it.is_shown()).map(|it| it.name.clone()).collect()
+        columns.get().iter().filter(|it| it.is_shown(false)).map(|it| it.name.clone()).collect()
     }
 
     #[test]
@@ -374,7 +431,7 @@ mod tests {
             }],
         }));
         columns.update(&mut first);
-        let row = first.into_row();
+        let row = first.into_row(None);
         assert_eq!(row.cells, ["a", "true", "3s", ""]);
         assert_eq!(row.key().map(String::from).as_deref(), Some("n/a"));
         assert_eq!((row.header().version, row.created()), ("7", "2026-01-01T00:00:00Z"));
@@ -383,7 +440,7 @@ mod tests {
         columns.update(&mut later);
         assert_eq!(names(&columns), ["Name", "Ready", "Age"]);
         assert_eq!(columns.get().iter().filter(|it| it.is_age()).count(), 1);
-        assert_eq!(later.into_rows(), []);
+        assert_eq!(later.into_rows(None), []);
     }
 
     #[test]
@@ -403,12 +460,24 @@ mod tests {
         }));
         columns.update(&mut list);
         assert_eq!(
-            list.into_rows(),
+            list.into_rows(None),
             [Row::plain(RowMetadata { name: "a".into(), ..RowMetadata::default() })]
         );
         let mut event = response(json!({ "kind": "Thing", "metadata": { "name": "b" }, "spec": {} }));
         columns.update(&mut event);
-        assert_eq!(event.into_row().cells, ["b", ""]);
+        assert_eq!(event.into_row(None).cells, ["b", ""]);
         assert_eq!(names(&columns), ["Name", "Age"]);
+    }
+
+    #[test]
+    fn a_row_that_comes_with_its_object_has_the_value_to_sort_by() {
+        let table = json!({ "kind": "Table", "rows": [{
+            "cells": ["a"], "object": { "metadata": { "name": "a" }, "spec": { "size": 3 } },
+        }] });
+        let response: TableResponse<WholeObject> = serde_json::from_value(table).expect("a table");
+        let size: SortBy = ".spec.size".parse().expect("a path");
+        let row = response.into_row(Some(&size));
+        assert_eq!(row.header().name, "a");
+        assert_eq!(row.sort_key, size.key(&json!({ "spec": { "size": 3 } })));
     }
 }

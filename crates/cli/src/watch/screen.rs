@@ -9,15 +9,18 @@ use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlt
 use crossterm::{cursor, execute, queue};
 use dogwatch::SharedInformer;
 use dogwatch::api::EventKind;
+use dogwatch::informer::{Health, HealthState};
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior};
 use unicode_width::UnicodeWidthChar;
 
-use super::keys::{EchoOff, Keys};
-use super::live_table::{LiveTable, Marked};
+use super::keys::{EchoOff, Key, Keys};
+use super::layout::Shape;
+use super::live_table::{LiveTable, Marked, Window};
+use super::name_filter::NameFilter;
 use super::rows::{Columns, Row};
-use super::status::StatusPrinter;
+use super::status::{self, StatusPrinter};
 use crate::sanitize::without_controls;
 
 /// The interval at which the screen is redrawn after changes. Faster changes would not be readable.
@@ -27,7 +30,7 @@ const DEFAULT_SIZE: (u16, u16) = (80, 24);
 
 /// Returns true if stdout is a terminal that can be drawn on.
 pub(super) fn is_possible() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|it| it != "dumb")
+    io::stdout().is_terminal() && !crate::terminal::is_dumb()
 }
 
 /// The collection of the table.
@@ -35,7 +38,8 @@ pub(super) struct Subject {
     /// For example `pods in default`.
     pub(super) title: String,
     pub(super) columns: Columns,
-    pub(super) namespaces: bool,
+    pub(super) shape: Shape,
+    pub(super) names: NameFilter,
 }
 
 /// Shows the collection until the informer ends or the future is dropped; then the terminal is
@@ -48,37 +52,75 @@ pub(super) async fn show(
 ) -> anyhow::Result<()> {
     let mut changes = informer.changes()?;
     informer.start();
-    let mut screen = Screen::enter()?;
+    let screen = Screen::enter()?;
     let mut keys = Keys::read(screen.echo_off.as_ref());
-    let mut live_table = LiveTable::default();
+    let window = if keys.are_read() { Window::at_top() } else { Window::Newest };
+    let mut view = LiveView { subject, screen, table: LiveTable::default(), window, synced_at: None };
     let mut draws = tokio::time::interval(DRAW_INTERVAL);
     draws.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            change = changes.next() => match change {
-                Some(change) => live_table.change(&change, Instant::now()),
-                None => anyhow::bail!("the informer has ended: {}", informer.health()),
+            // In this order, however fast the changes are.
+            biased;
+            key = keys.next() => match key {
+                Key::Quit => return Ok(()),
+                key => {
+                    view.window.scroll(key);
+                    view.draw(&informer.health(), keys.are_read())?;
+                }
             },
-            () = keys.quit() => return Ok(()),
             _ = draws.tick() => {
                 let health = informer.health();
-                let now = Instant::now();
-                live_table.forget(now);
-                let title = format!("{}: {} objects, {health}; q quits", subject.title, live_table.len());
-                let title = without_controls(&title);
-                screen.draw(|width, height| {
-                    let mut lines: Vec<Marked> = wrap(&title, width).into_iter().map(|it| (None, it)).collect();
-                    lines.push((None, String::new()));
-                    let room = height.saturating_sub(lines.len());
-                    let (columns, times) = (subject.columns.get(), (now, Timestamp::now()));
-                    lines.extend(live_table.lines(columns, subject.namespaces, room, times));
-                    lines
-                })?;
+                view.draw(&health, keys.are_read())?;
                 if let Some(status_printer) = &mut status_printer {
                     status_printer.print_new(&health);
                 }
             }
+            change = changes.next() => match change {
+                Some(change) if subject.names.wants(change.object().as_ref()) => {
+                    view.table.change(&change, Instant::now());
+                }
+                Some(_) => {}
+                None => anyhow::bail!("the informer has ended: {}", informer.health()),
+            },
         }
+    }
+}
+
+/// The picture on the terminal, and its input.
+struct LiveView<'a> {
+    subject: &'a Subject,
+    screen: Screen,
+    table: LiveTable,
+    window: Window,
+    /// The last time at which the rows were those of the server.
+    synced_at: Option<Instant>,
+}
+
+impl LiveView<'_> {
+    fn draw(&mut self, health: &Health, has_keys: bool) -> io::Result<()> {
+        let now = Instant::now();
+        if health.state == HealthState::Synced {
+            self.synced_at = Some(now);
+        }
+        let Self { subject, screen, table, window, synced_at } = self;
+        table.forget(now);
+        let since = synced_at.map(|it| now.duration_since(it));
+        let mut title = status::title(&subject.title, table.len(), health, since);
+        let missing = subject.names.missing(|name| table.has(name));
+        if !missing.is_empty() && since.is_some() {
+            title.push_str(&format!("; waiting for {}", missing.join(", ")));
+        }
+        title.push_str(if has_keys { "; q quits" } else { "; Ctrl-C quits" });
+        let title = without_controls(&title);
+        screen.draw(|width, height| {
+            let mut lines: Vec<Marked> = wrap(&title, width).into_iter().map(|it| (None, it)).collect();
+            lines.push((None, String::new()));
+            let room = height.saturating_sub(lines.len());
+            let (columns, times) = (subject.columns.get(), (now, Timestamp::now()));
+            lines.extend(table.lines(columns, subject.shape, room, window, times));
+            lines
+        })
     }
 }
 
@@ -103,7 +145,7 @@ impl Screen {
             before(panic);
         }));
         let out = io::stdout();
-        let coloured = std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+        let coloured = crate::terminal::allows_colour();
         let mut screen = Self { out, coloured, echo_off, shown: Default::default() };
         execute!(screen.out, EnterAlternateScreen, cursor::Hide)?;
         Ok(screen)

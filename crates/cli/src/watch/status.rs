@@ -78,6 +78,20 @@ impl StatusMessages {
     }
 }
 
+/// Returns a title with the number of objects and how far it can be trusted. `since` is the time since
+/// the cache was last synced.
+pub(super) fn title(what: &str, count: usize, health: &Health, since: Option<Duration>) -> String {
+    let objects = if count == 1 { "object" } else { "objects" };
+    match (&health.state, since) {
+        (HealthState::Synced, _) => format!("{what}: {count} {objects}, {health}"),
+        (_, None) => format!("{what}: not synced yet ({health})"),
+        (_, Some(since)) => {
+            let seconds = since.as_secs();
+            format!("{what}: NOT SYNCED for {seconds}s, {count} {objects} as of then ({health})")
+        }
+    }
+}
+
 /// Prints status messages of an informer on stderr.
 pub(super) struct StatusPrinter {
     messages: StatusMessages,
@@ -94,7 +108,9 @@ impl StatusPrinter {
         let mut checks = tokio::time::interval_at(Instant::now() + CHECK_INTERVAL, CHECK_INTERVAL);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let next = Instant::now() + PROGRESS;
-        Self { messages, checks, terminal: io::stderr().is_terminal(), next, progress_shown: false }
+        // A line is overwritten with an escape sequence.
+        let terminal = io::stderr().is_terminal() && !crate::terminal::is_dumb();
+        Self { messages, checks, terminal, next, progress_shown: false }
     }
 
     /// Waits for the next check, and prints new messages.
@@ -168,6 +184,30 @@ mod tests {
         let back = "widgets.example.com is served again";
         assert_eq!(printed(&mut messages, &health(HealthState::Synced)), [back]);
         assert_eq!(printed(&mut messages, &health(HealthState::Synced)), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_title_never_shows_old_objects_as_those_of_the_server() {
+        let seconds = |it| Some(Duration::from_secs(it));
+        let retrying = HealthState::Retrying { since: Instant::now(), attempts: 2, next: Instant::now() };
+        for (state, count, since, expected) in [
+            (HealthState::Starting, 0, None, "pods: not synced yet (starting)"),
+            (HealthState::Synced, 1, seconds(0), "pods: 1 object, synced"),
+            (
+                retrying,
+                3,
+                seconds(42),
+                "pods: NOT SYNCED for 42s, 3 objects as of then (retrying after 2 failures)",
+            ),
+            (
+                HealthState::NotServed,
+                0,
+                seconds(9),
+                "pods: NOT SYNCED for 9s, 0 objects as of then (not served)",
+            ),
+        ] {
+            assert_eq!(title("pods", count, &health(state), since), expected);
+        }
     }
 
     #[test]

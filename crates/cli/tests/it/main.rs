@@ -7,6 +7,7 @@ mod demo;
 mod serve;
 mod resolve;
 mod watch;
+mod fault;
 #[cfg(unix)]
 mod terminal;
 mod bench;

@@ -142,6 +142,24 @@ fn with_v_each_request_is_a_line_on_stderr() {
 
 #[cfg(unix)]
 #[test]
+fn with_v_the_banner_is_on_stderr_and_stdout_has_one_line() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("kubeconfig");
+    let mut served = Served::start(home.path(), &["-v", "--tls", "--kubeconfig-out", file.to_str().unwrap()]);
+    served.signal("TERM");
+    let (mut rest, mut printed) = (String::new(), String::new());
+    served.stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+    served.child.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
+    let export = format!("try it:       export KUBECONFIG={}\n", file.display());
+    assert!(printed.contains(&export), "{printed}");
+    for part in ["kubectl get namespaces\n", "\nenforced: ", "\nnot enforced: ", "\nsimulated: "] {
+        assert_eq!(printed.matches(part).count(), 1, "{part:?}: {printed}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
 fn signals_stop_it_in_order() {
     let home = tempfile::tempdir().unwrap();
     for signal in ["INT", "TERM"] {

@@ -1,4 +1,4 @@
-//! `dogwatch watch` on a terminal: a pseudo-terminal, with the test at its other end.
+//! The command on a terminal: a pseudo-terminal, with the test at its other end.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,6 +12,7 @@ use rustix::termios::{LocalModes, tcgetattr};
 use tokio::time::{sleep, timeout};
 
 use crate::dogwatch;
+use crate::running_command::{apply, client};
 
 /// Longer than anything takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -34,6 +35,10 @@ struct OnTerminal {
 
 impl OnTerminal {
     fn start(server: &ApiServer, term: &str) -> Self {
+        Self::start_with(&["watch", "cm", "--server", server.url()], &[("TERM", term)])
+    }
+
+    fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
         grantpt(&controller).expect("the pseudo-terminal is ours");
         unlockpt(&controller).expect("the pseudo-terminal is ours");
@@ -42,8 +47,9 @@ impl OnTerminal {
         let terminal = File::options().read(true).write(true).open(path).expect("the terminal opens");
         let end = || Stdio::from(terminal.try_clone().expect("the descriptor can be cloned"));
         let home = tempfile::tempdir().expect("a temporary directory");
-        let mut command = dogwatch(home.path(), &["watch", "cm", "--server", server.url()]);
-        let child = command.env("TERM", term).stdin(end()).stdout(end()).stderr(end()).spawn();
+        let mut command = dogwatch(home.path(), arguments);
+        command.envs(variables.iter().copied());
+        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn();
         let keyboard = File::from(controller);
         let (mut screen, shown) = (keyboard.try_clone().expect("as above"), Arc::<Mutex<String>>::default());
         let drawn = Arc::clone(&shown);
@@ -74,6 +80,12 @@ impl OnTerminal {
 
     fn type_keys(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("written to the terminal");
+    }
+
+    fn interrupt(&self) {
+        let pid = self.child.id().to_string();
+        let sent = std::process::Command::new("kill").args(["-s", "INT", &pid]).status();
+        assert!(sent.expect("`kill` exists").success());
     }
 
     fn echoes(&self) -> bool {
@@ -120,4 +132,79 @@ async fn a_dumb_terminal_gets_lines_instead_of_a_screen() {
     let watch = OnTerminal::start(&server, "dumb");
     watch.until("ADDED      first").await;
     assert!(!watch.shown().contains('\u{1b}'), "{:?}", watch.shown());
+}
+
+/// A pseudo-terminal without a size counts as one of 80 by 24.
+#[tokio::test]
+async fn rows_that_do_not_fit_are_scrolled_to() {
+    let mut builder = ApiServer::builder();
+    for at in 0..60 {
+        let metadata = serde_json::json!({ "name": format!("map-{at:02}"), "namespace": "default" });
+        builder = builder.object(&serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
+        }));
+    }
+    let server = builder.start().await.expect("started");
+    let mut watch = OnTerminal::start(&server, "xterm");
+    watch.until("rows 1-20 of 60; arrows, page keys, Home and End scroll").await;
+    assert!(watch.shown().contains("map-19") && !watch.shown().contains("map-20"), "{:?}", watch.shown());
+    watch.type_keys("\u{1b}[B");
+    watch.until("rows 2-21 of 60").await;
+    watch.type_keys("\u{1b}[6~");
+    watch.until("rows 22-41 of 60").await;
+    watch.type_keys("\u{1b}[F");
+    watch.until("rows 41-60 of 60").await;
+    watch.until("map-59").await;
+    watch.type_keys("\u{1b}[H\u{1b}[A");
+    watch.type_keys("q");
+    assert_eq!(watch.ended().await, Some(0));
+}
+
+#[tokio::test]
+async fn without_colour_no_change_is_coloured() {
+    let server = ApiServer::builder().yaml(MAP).start().await.expect("started");
+    let arguments = ["watch", "cm", "--server", server.url()];
+    for (no_color, coloured) in [("1", false), ("", true)] {
+        let watch = OnTerminal::start_with(&arguments, &[("TERM", "xterm"), ("NO_COLOR", no_color)]);
+        watch.until("synced").await;
+        let name = format!("new-{coloured}");
+        let map =
+            serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });
+        let resource = dogwatch::api::ResourceType {
+            gvk: dogwatch::api::Gvk::new("", "v1", "ConfigMap"),
+            plural: "configmaps".into(),
+            scope: dogwatch::api::Scope::Namespaced,
+        };
+        apply(&client(&server), &resource, "default", &map).await;
+        watch.until(&name).await;
+        assert_eq!(watch.shown().contains("\u{1b}[38;5;10m"), coloured, "{:?}", watch.shown());
+    }
+}
+
+#[tokio::test]
+async fn a_lost_server_is_shown_as_not_synced() {
+    let server = ApiServer::builder().yaml(MAP).start().await.expect("started");
+    let watch = OnTerminal::start(&server, "xterm");
+    watch.until("configmaps in default: 1 object, synced; q quits").await;
+    server.stop().await;
+    watch.until("NOT SYNCED for ").await;
+    watch.until("1 object as of then (").await;
+}
+
+#[tokio::test]
+async fn a_server_on_a_terminal_says_what_to_type_next() {
+    let mut serve = OnTerminal::start_with(&["serve", "--simulate", "--admin"], &[("TERM", "dumb")]);
+    serve.until("simulated: ").await;
+    let shown = serve.shown();
+    let lines: Vec<_> = shown.lines().collect();
+    let url = lines[0].strip_prefix("ready ").expect("the ready line is first");
+    assert!(
+        lines[1].starts_with(&format!("try it:       kubectl --server {url} create deployment")),
+        "{lines:?}"
+    );
+    let begins: Vec<_> = lines.iter().filter_map(|it| it.split_once(": ")).map(|it| it.0).collect();
+    assert_eq!(begins, ["try it", "enforced", "not enforced", "simulated"]);
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+    serve.interrupt();
+    assert_eq!(serve.ended().await, Some(0));
 }

@@ -226,3 +226,58 @@ fn an_unknown_context_is_reported_with_the_existing_ones() {
     let printed = text(&output.stderr);
     assert!(printed.contains("\"there\"") && printed.contains("\"here\""), "{printed}");
 }
+
+#[test]
+fn the_version_is_one_line_or_names_the_commit_and_kubernetes() {
+    let home = tempfile::tempdir().unwrap();
+    let short = run(home.path(), &["-V"]);
+    assert_eq!(short.status.code(), Some(0));
+    let short = text(&short.stdout);
+    assert!(short.starts_with(concat!("dogwatch ", env!("CARGO_PKG_VERSION"), " (")), "{short}");
+    assert!(short.lines().count() == 1 && short.contains("Kubernetes 1."), "{short}");
+    let long = run(home.path(), &["--version"]);
+    assert_eq!(long.status.code(), Some(0));
+    let lines: Vec<&str> = text(&long.stdout).lines().collect();
+    assert_eq!(lines[0], concat!("dogwatch ", env!("CARGO_PKG_VERSION")));
+    assert!(lines[1].starts_with("commit: "), "{lines:?}");
+    assert!(lines.iter().any(|it| it.starts_with("kubernetes: 1.")), "{lines:?}");
+}
+
+#[test]
+fn completion_prints_a_script_for_each_shell_and_help_says_where_to_put_it() {
+    let home = tempfile::tempdir().unwrap();
+    for (shell, part) in
+        [("bash", "complete -F _dogwatch"), ("zsh", "#compdef dogwatch"), ("fish", "complete -c dogwatch")]
+    {
+        let output = run(home.path(), &["completion", shell]);
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{shell}");
+        let script = text(&output.stdout);
+        assert!(script.contains(part) && script.contains("field-selector"), "{shell}: {script}");
+    }
+    let help = run(home.path(), &["completion", "--help"]);
+    for place in ["bash-completion/completions/dogwatch", "_dogwatch", "fish/completions/dogwatch.fish"] {
+        assert!(text(&help.stdout).contains(place), "{}", text(&help.stdout));
+    }
+    assert_eq!(run(home.path(), &["completion", "dos"]).status.code(), Some(2));
+}
+
+#[test]
+fn man_prints_the_main_page_or_writes_a_page_for_each_command() {
+    let home = tempfile::tempdir().unwrap();
+    let output = run(home.path(), &["man"]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    assert!(text(&output.stdout).contains(".TH dogwatch 1"), "{}", text(&output.stdout));
+    let directory = home.path().join("share/man1");
+    let output = run(home.path(), &["man", directory.to_str().unwrap()]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), ""));
+    for page in ["dogwatch.1", "dogwatch-serve.1", "dogwatch-watch.1", "dogwatch-bench-sync.1"] {
+        let written = std::fs::read_to_string(directory.join(page)).unwrap();
+        assert!(written.contains(".SH SYNOPSIS"), "{page}: {written}");
+    }
+    // A file is in the way.
+    let output = run(home.path(), &["man", directory.join("dogwatch.1").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_failure(text(&output.stderr));
+    let help = run(home.path(), &["man", "--help"]);
+    assert!(text(&help.stdout).contains("share/man/man1"), "{}", text(&help.stdout));
+}

@@ -146,6 +146,82 @@ async fn json_is_the_object_of_the_server() {
 }
 
 #[tokio::test]
+async fn names_select_objects_and_the_missing_ones_are_reported() {
+    let server = cluster().await;
+    assert_eq!(once(&server, &["cm", "second", "-o", "name"]).await, ["configmap/second"]);
+    let both = once(&server, &["cm", "second", "first", "-o", "name"]).await;
+    assert_eq!(both, ["configmap/first", "configmap/second"]);
+    assert_eq!(once(&server, &["cm", "-A", "third", "-o", "name"]).await, ["configmap/third"]);
+    let arguments = ["watch", "--once", "cm", "-o", "name", "first", "nobody", "nothing"];
+    let (code, out, err) = RunningCommand::start(&server, &arguments).end().await;
+    assert_eq!((code, out), (Some(1), vec!["configmap/first".to_owned()]));
+    assert_eq!(err, ["error: configmaps not found: nobody, nothing"]);
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_exist_yet_is_awaited() {
+    let server = cluster().await;
+    let mut command = RunningCommand::start(&server, &["watch", "cm", "-o", "name", "second", "new"]);
+    assert_eq!(command.line().await, "configmap/second");
+    command.stderr_line("configmaps \"new\" does not exist; waiting for it").await;
+    let client = client(&server);
+    put(&client, "other", "1").await;
+    put(&client, "new", "1").await;
+    assert_eq!(command.line().await, "configmap/new");
+}
+
+#[tokio::test]
+async fn wide_output_has_the_columns_that_usually_do_not_fit() {
+    let server = cluster().await;
+    let narrow = once(&server, &["services", "-A"]).await;
+    let wide = once(&server, &["services", "-A", "-o", "wide"]).await;
+    assert!(!narrow[0].contains("SELECTOR") && wide[0].ends_with("SELECTOR"), "{narrow:?} {wide:?}");
+    assert_eq!(narrow.len(), wide.len());
+}
+
+#[tokio::test]
+async fn yaml_is_one_document_for_each_change() {
+    let server = cluster().await;
+    let mut command = RunningCommand::start(&server, &["watch", "wi", "-o", "yaml"]);
+    assert_eq!(command.line().await, "---");
+    assert_eq!(command.line().await, "# ADDED");
+    assert_eq!(command.line().await, "apiVersion: example.com/v1");
+    assert_eq!(command.line().await, "kind: Widget");
+    let printed = once(&server, &["wi", "-o", "yaml"]).await;
+    assert_eq!((printed[0].as_str(), printed[1].as_str()), ("---", "apiVersion: example.com/v1"));
+    assert!(
+        printed.iter().any(|it| it == "spec:") && printed.iter().any(|it| it == "  size: 3"),
+        "{printed:?}"
+    );
+}
+
+#[tokio::test]
+async fn every_output_can_be_sorted_by_a_field() {
+    let server = cluster().await;
+    let client = client(&server);
+    for (name, value) in [("a", "web-10"), ("b", "web-9"), ("c", "web-11")] {
+        put(&client, name, value).await;
+    }
+    let sorted = ["--sort-by", ".data.value", "a", "b", "c"];
+    let names = once(&server, &[&["cm", "-o", "name"], &sorted[..]].concat()).await;
+    assert_eq!(names, ["configmap/b", "configmap/a", "configmap/c"]);
+    let table = once(&server, &[&["cm"], &sorted[..]].concat()).await;
+    let first: Vec<_> = table.iter().map(|it| words(it)[0]).collect();
+    assert_eq!(first, ["NAME", "b", "a", "c"]);
+    let mut json = RunningCommand::start(&server, &[&["watch", "cm", "-o", "json"], &sorted[..]].concat());
+    for name in ["b", "a", "c"] {
+        assert_eq!(json.json().await["object"]["metadata"]["name"], name);
+    }
+    // Changes are printed as they happen.
+    put(&client, "b", "web-99").await;
+    put(&client, "a", "web-0").await;
+    for name in ["b", "a"] {
+        let line = json.json().await;
+        assert_eq!((&line["type"], &line["object"]["metadata"]["name"]), (&json!("MODIFIED"), &json!(name)));
+    }
+}
+
+#[tokio::test]
 async fn an_empty_collection_prints_kubectls_message() {
     let server = cluster().await;
     let (code, out, err) = RunningCommand::start(&server, &["watch", "pods", "--once"]).end().await;
@@ -343,8 +419,14 @@ fn bad_usage_exits_with_2_and_help_has_examples() {
         &["pods", "-n", "a", "-A"],
         &["pods", "-l", "a=("],
         &["pods", "--field-selector", "a"],
-        &["pods", "-o", "yaml"],
-        &["pods", "more"],
+        &["pods", "-o", "custom"],
+        &["pods", "pod/web"],
+        &["pod/web"],
+        &["pods,services"],
+        &["pods", ""],
+        &["pods", "web", "-l", "a=b"],
+        &["pods", "web", "--field-selector", "a=b"],
+        &["pods", "--sort-by", "{.a}{.b}"],
     ] {
         let output = run(home.path(), &[&["watch"], more].concat());
         assert_eq!(output.status.code(), Some(2), "{more:?}");

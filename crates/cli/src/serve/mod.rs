@@ -3,6 +3,8 @@
 //! Scripts rely on one line on stdout, `ready <url>`, printed when the server accepts requests and
 //! the kubeconfig is written.
 
+mod banner;
+
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,10 +18,11 @@ use secrecy::SecretString;
 
 use crate::connection::secret;
 use crate::{signals, simulation};
+use banner::{Banner, Simulated, not_enforced};
 
 const EXAMPLES: &str = "\
 All data is in memory and lost when the server exits. It prints one line to stdout, `ready URL`, when it is ready; Ctrl-C
-and SIGTERM stop it. With -v it logs every request to stderr.
+and SIGTERM stop it. On a terminal, stderr has a few lines about what to type next. With -v it logs every request there.
 
 Not enforced: CEL rules of custom resource definitions and admission policies are stored and not enforced. Admission
 webhooks, limit ranges and schemas are. Unless --authorization-mode is RBAC there is no authorization: every caller may do
@@ -52,14 +55,6 @@ Examples:
     dogwatch serve --bind 0.0.0.0:6443 --tls --token-file token --advertise box.lan --kubeconfig-out dogwatch.kubeconfig
 
 kubectl sends tokens only over TLS: combine a token with --tls to use it with kubectl.";
-
-/// The differences from a Kubernetes API server that users would not expect, printed once at the
-/// start.
-const NOT_ENFORCED: &str = "not enforced: CEL rules, admission policies; see `dogwatch serve --help`";
-
-/// The same for a server without authorization.
-const NOT_AUTHORIZED: &str = "not enforced: authorization (every caller may do everything; RBAC is stored only), CEL rules, \
-                              admission policies; see `dogwatch serve --help`";
 
 /// Printed if other machines can connect but their clients would not trust the certificate or find
 /// the address.
@@ -127,7 +122,7 @@ pub(crate) struct Options {
     /// Simulate only nodes: pods become ready on them, and your own controllers create the pods.
     #[arg(long, conflicts_with = "simulate")]
     simulate_nodes: bool,
-    /// Expose the fault-injection API under /_dogwatch/faults.
+    /// Expose the fault-injection API under /_dogwatch/faults, for `dogwatch fault`.
     #[arg(long)]
     admin: bool,
     /// Generate the same uids and names in every run, and start the clock in 2026.
@@ -159,26 +154,41 @@ impl Options {
     pub(crate) fn needs_one_thread(&self) -> bool {
         self.seed.is_some()
     }
+
+    fn simulated(&self) -> Simulated {
+        match (self.simulate, self.simulate_nodes) {
+            (true, _) => Simulated::Workloads,
+            (false, true) => Simulated::Nodes,
+            (false, false) => Simulated::Nothing,
+        }
+    }
 }
 
-/// Serves until a shutdown signal arrives.
-pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
+/// Serves until a shutdown signal arrives. With `verbose`, the banner for people is printed even if
+/// stderr is not a terminal.
+pub(crate) async fn run(options: Options, verbose: bool) -> anyhow::Result<ExitCode> {
     // Registered before the ready line, so that a signal right after it stops the server in order.
     let end = signals::shutdown().context("cannot listen for signals")?;
     let is_local_only = options.bind.ip().is_unspecified() && options.advertise.is_none();
-    let not_enforced = match options.authorization_mode {
-        Authorization::AlwaysAllow => NOT_AUTHORIZED,
-        Authorization::Rbac => NOT_ENFORCED,
-    };
+    let rbac = options.authorization_mode == Authorization::Rbac;
+    let (tls, admin, simulated) = (options.tls, options.admin, options.simulated());
+    let kubeconfig = options.kubeconfig_out.clone();
+    let has_banner = verbose || io::stderr().is_terminal();
     let Started { server, manager, simulator } = start(options).await?;
     // If stderr is closed, the server still serves.
-    let _ = writeln!(io::stderr(), "{not_enforced}");
+    if !has_banner {
+        let _ = writeln!(io::stderr(), "{}", not_enforced(rbac));
+    }
     if is_local_only {
         let _ = writeln!(io::stderr(), "{LOCAL_ONLY}");
     }
     writeln!(io::stdout(), "ready {}", server.url()).context("cannot write to stdout")?;
-    if io::stdout().is_terminal() && server.token().is_none() {
-        let _ = writeln!(io::stderr(), "try it: kubectl --server {} get namespaces", server.url());
+    if has_banner {
+        // So that it can be used in another directory.
+        let kubeconfig = kubeconfig.map(|it| std::path::absolute(&it).unwrap_or(it));
+        let (url, token) = (server.url(), server.token().is_some());
+        let banner = Banner { url, kubeconfig: kubeconfig.as_deref(), token, tls, rbac, simulated, admin };
+        let _ = write!(io::stderr(), "{}", banner.lines());
     }
     end.await;
     if let Some(simulator) = simulator {
