@@ -9,7 +9,7 @@
 use serde_json::Value;
 
 /// The maximum memory of an object without its `metadata.managedFields`, and of those, in bytes.
-pub(crate) const OBJECT: usize = 64 * 1024 * 1024;
+pub const OBJECT: usize = 64 * 1024 * 1024;
 
 /// The maximum memory of any text that is parsed, in bytes: an object with its `managedFields`, or the
 /// few that a webhook converts in one call.
@@ -33,6 +33,11 @@ pub fn exceeded() -> String {
 /// defaults may fill them in.
 pub fn of(value: &Value) -> usize {
     estimate(value, MAP_NODE)
+}
+
+/// Returns the approximate memory of a value that nothing is filled in, in bytes.
+pub(crate) fn as_it_is(value: &Value) -> usize {
+    estimate(value, 0)
 }
 
 /// Returns the approximate memory of a value, in bytes, with this much for an empty map.
@@ -72,7 +77,7 @@ pub fn without_managed_fields(object: &Value) -> usize {
 /// Returns true if the `managedFields` of an object take more memory than the limit.
 pub fn is_exceeded_by_managed_fields(object: &Value) -> bool {
     // The leaves of `fieldsV1` are empty maps, which stay empty.
-    managed_fields(object).is_some_and(|it| estimate(it, 0) > OBJECT)
+    managed_fields(object).is_some_and(|it| as_it_is(it) > OBJECT)
 }
 
 fn managed_fields(object: &Value) -> Option<&Value> {

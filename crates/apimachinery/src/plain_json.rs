@@ -24,7 +24,7 @@ use crate::memory;
 pub fn from_str(text: &str) -> serde_json::Result<Value> {
     match *HAS_NUMBERS_AS_MAPS {
         true => serde_json::from_str(text),
-        false => parse(&mut serde_json::Deserializer::from_str(text)),
+        false => parse(&mut serde_json::Deserializer::from_str(text), memory::TEXT),
     }
 }
 
@@ -36,16 +36,32 @@ pub fn from_str(text: &str) -> serde_json::Result<Value> {
 pub fn from_slice(text: &[u8]) -> serde_json::Result<Value> {
     match *HAS_NUMBERS_AS_MAPS {
         true => serde_json::from_slice(text),
-        false => parse(&mut serde_json::Deserializer::from_slice(text)),
+        false => parse(&mut serde_json::Deserializer::from_slice(text), memory::TEXT),
+    }
+}
+
+/// Parses a text that was formatted from a value here, whatever memory it takes.
+///
+/// # Errors
+///
+/// Returns the syntax error.
+pub fn from_own_slice(text: &[u8]) -> serde_json::Result<Value> {
+    match *HAS_NUMBERS_AS_MAPS {
+        true => serde_json::from_slice(text),
+        false => parse(&mut serde_json::Deserializer::from_slice(text), usize::MAX),
     }
 }
 
 /// True if a crate of the program enables serde_json's feature `arbitrary_precision`.
-static HAS_NUMBERS_AS_MAPS: LazyLock<bool> =
-    LazyLock::new(|| parse(&mut serde_json::Deserializer::from_str("1.5")).is_ok_and(|it| it.is_object()));
+static HAS_NUMBERS_AS_MAPS: LazyLock<bool> = LazyLock::new(|| {
+    parse(&mut serde_json::Deserializer::from_str("1.5"), memory::TEXT).is_ok_and(|it| it.is_object())
+});
 
-fn parse<'de, R: Read<'de>>(deserializer: &mut serde_json::Deserializer<R>) -> serde_json::Result<Value> {
-    let memory = Cell::new(memory::TEXT);
+fn parse<'de, R: Read<'de>>(
+    deserializer: &mut serde_json::Deserializer<R>,
+    memory: usize,
+) -> serde_json::Result<Value> {
+    let memory = Cell::new(memory);
     let value = Plain { memory: &memory }.deserialize(&mut *deserializer)?;
     deserializer.end()?;
     Ok(value)
@@ -112,7 +128,8 @@ impl<'de> Visitor<'de> for Plain<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element_seed(self)? {
-            self.take(memory::SLOT)?;
+            // The first item allocates several slots.
+            self.take(if list.is_empty() { 4 * memory::SLOT } else { memory::SLOT })?;
             list.push(item);
         }
         Ok(list.into())
@@ -186,5 +203,6 @@ mod tests {
         assert!(from_str(&maps(100_000)).is_ok());
         let error = from_str(&maps(memory::TEXT / memory::MAP_NODE)).expect_err("it is too large");
         assert!(error.to_string().starts_with("exceeded max memory of "), "{error}");
+        assert!(from_own_slice(maps(memory::TEXT / memory::MAP_NODE).as_bytes()).is_ok());
     }
 }

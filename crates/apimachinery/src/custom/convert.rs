@@ -61,7 +61,7 @@ pub struct Missing {
 impl Missing {
     /// Returns the object.
     pub fn object(&self) -> Value {
-        plain_json::from_str(&self.object).unwrap_or_default()
+        plain_json::from_own_slice(self.object.as_bytes()).unwrap_or_default()
     }
 }
 
@@ -73,7 +73,7 @@ impl Conversions {
         let object = object.to_string();
         let known = self.done.get(&object).and_then(|it| it.get(version));
         match (&mut self.missing, known) {
-            (None, Some(converted)) => return plain_json::from_str(converted).ok(),
+            (None, Some(converted)) => return plain_json::from_own_slice(converted.as_bytes()).ok(),
             (None, None) => self.missing = Some(Missing { object, versions: vec![version.to_owned()] }),
             (Some(missing), None) if missing.object == object => {
                 if !missing.versions.iter().any(|it| it == version) {

@@ -84,7 +84,11 @@ impl OpenApiV2 {
         let mut out = message::document(&head);
         for (part, entries) in [(&PATHS, &self.paths), (&DEFINITIONS, &self.definitions)] {
             let values = entries.iter().map(|(name, json)| {
-                (name.as_str(), plain_json::from_str(json).expect("the parts were serialized from values"))
+                (
+                    name.as_str(),
+                    plain_json::from_own_slice(json.as_bytes())
+                        .expect("the parts were serialized from values"),
+                )
             });
             message::add_entries(&mut out, part, values);
         }

@@ -156,7 +156,8 @@ impl Patch {
             return Err(self.unfit(&patched.to_string(), &depth::exceeded()));
         }
         // Defaults may have taken an object beyond the limit: it can still shrink.
-        if memory::is_exceeded_by(&patched) && memory::of(&patched) > memory::of(original) {
+        let size = memory::without_managed_fields;
+        if memory::is_exceeded_by(&patched) && size(&patched) > size(original) {
             let problem = FieldError::new("patch", FieldErrorKind::Invalid, &memory::exceeded());
             return Err(ApiError::invalid("", "", "", &[problem]));
         }
@@ -192,7 +193,8 @@ fn parse(body: &[u8]) -> Result<Value, String> {
         .map_err(|error| syntax::mistake(text.as_bytes()).unwrap_or_else(|| error.to_string()))?;
     match () {
         () if depth::of(&value) > depth::TEXT => Err(depth::exceeded()),
-        () if memory::of(&value) > memory::OBJECT => Err(memory::exceeded()),
+        // The patched object is measured again; nulls only remove fields.
+        () if memory::as_it_is(&value) > memory::OBJECT => Err(memory::exceeded()),
         () => Ok(value),
     }
 }

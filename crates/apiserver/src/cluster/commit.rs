@@ -42,14 +42,9 @@ pub(super) enum Attempt {
 /// # Errors
 /// 413 if it does.
 pub(super) fn check_memory(new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
-    let grows = || {
-        let before = old.map_or(0, memory::without_managed_fields);
-        memory::without_managed_fields(new) > before
-    };
-    if memory::is_exceeded_by(new) && !memory::is_exceeded_by_managed_fields(new) && grows() {
-        return Err(too_large(&memory::exceeded()));
-    }
-    Ok(())
+    let size = memory::without_managed_fields;
+    let limit = memory::OBJECT.max(old.map_or(0, size));
+    if size(new) > limit { Err(too_large(&memory::exceeded())) } else { Ok(()) }
 }
 
 fn too_large(why: &str) -> ApiError {

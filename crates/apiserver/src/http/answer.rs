@@ -195,7 +195,7 @@ pub(super) fn warn(answer: &mut Answer, warnings: impl IntoIterator<Item = impl 
 /// values nor the indentation of every line are in memory.
 fn yaml(json: Pieces) -> Pieces {
     if json.len() <= MAX_BLOCK_STYLE {
-        let value = plain_json::from_slice(&json.clone().concat()).unwrap_or_default();
+        let value = plain_json::from_own_slice(&json.clone().concat()).unwrap_or_default();
         let limit = json.len().saturating_mul(MAX_YAML_GROWTH).saturating_add(SMALL_YAML);
         if let Ok(yaml) = to_yaml(&value, limit) {
             return yaml.into_bytes().into();

@@ -39,7 +39,7 @@ impl Content {
         match self {
             Self::Protobuf(pieces) => Ok(pieces),
             Self::Json(json) => {
-                let value = plain_json::from_slice(&json.concat()).unwrap_or_default();
+                let value = plain_json::from_own_slice(&json.concat()).unwrap_or_default();
                 Ok(Pieces::from(protobuf::encode(&value)?))
             }
         }

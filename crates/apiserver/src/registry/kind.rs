@@ -13,6 +13,7 @@ use crate::kinds::json_access::text;
 use crate::kinds::rules::{Conversion, KindRules};
 use crate::kinds::traits::KindTraits;
 use crate::kinds::{self, index};
+use crate::memory;
 use crate::schema::{Definitions, Schema};
 use crate::store::{CollectionName, Draft, Encoded, FieldName, Unstorable};
 use crate::{ApiError, FieldError};
@@ -341,13 +342,15 @@ impl Kind {
 }
 
 /// Brings a stored custom object up to date with the version it was stored in: unknown fields are
-/// pruned and defaults are set. An object that cannot be decoded is returned unchanged.
+/// pruned and defaults are set. An object that cannot be decoded, or that defaults would take beyond
+/// the limit of memory, is returned unchanged.
 fn as_stored(object: Value, kind: &CustomKind) -> Value {
     let (_, version) = object["apiVersion"].as_str().and_then(|it| it.split_once('/')).unwrap_or_default();
     let stored_in = kind.versions.iter().find(|it| it.name == version);
     let Some(storage) = stored_in.or_else(|| kind.storage()) else { return object };
     let mut ready = object.clone();
-    if custom::object::decode(&mut ready, storage).is_ok() { ready } else { object }
+    let is_ready = custom::object::decode(&mut ready, storage).is_ok() && !memory::is_exceeded_by(&ready);
+    if is_ready { ready } else { object }
 }
 
 /// Converts a custom object to another version. Fields unknown to that version are pruned; no

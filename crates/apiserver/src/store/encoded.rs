@@ -361,7 +361,7 @@ impl Encoded {
 
     /// Returns the object as a value.
     pub fn to_value(&self) -> Value {
-        plain_json::from_slice(self.json())
+        plain_json::from_own_slice(self.json())
             .expect("`Draft::new` accepts only values within the depth limit of the parser")
     }
 

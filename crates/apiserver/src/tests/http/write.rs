@@ -158,6 +158,33 @@ async fn the_memory_of_defaults_counts() {
     }
 }
 
+/// Regression test: an object that later defaults of its definition made too large could not be parsed.
+#[tokio::test]
+async fn defaults_of_a_definition_that_take_too_much_memory_are_not_set() {
+    let server = Server::start().await;
+    define_widgets(&server).await;
+    let widget = json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w" },
+        "spec": { "l": vec![json!({ "a": 0 }); 2_100] } });
+    assert_eq!(server.post(WIDGETS, widget).await.code, 201);
+    let nested = (0..70).fold(json!(0), |inner, _| json!({ "a": inner }));
+    let default =
+        json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true, "default": nested });
+    let items = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": { "d": default } });
+    let spec = json!({ "type": "object", "properties": { "l": { "type": "array", "items": items } } });
+    let schema = json!({ "openAPIV3Schema": { "type": "object", "properties": { "spec": spec } } });
+    let versions = json!([{ "name": "v1", "served": true, "storage": true, "schema": schema }]);
+    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+    let changed = server.merge(definition, json!({ "spec": { "versions": versions } })).await;
+    assert_eq!(changed.code, 200, "{changed:?}");
+    let path = format!("{WIDGETS}/w");
+    assert_eq!(server.get(&path).await.json()["spec"]["l"][0], json!({ "a": 0 }));
+    let labelled = server.merge(&path, json!({ "metadata": { "labels": { "a": "b" } } })).await;
+    assert_eq!(labelled.code, 413, "the defaults would be stored");
+    assert_eq!(server.merge(&path, json!({ "spec": { "l": [{ "a": 1 }] } })).await.code, 200);
+    assert!(server.get(&path).await.json()["spec"]["l"][0]["d"]["a"]["a"]["a"].is_object());
+    assert_eq!(server.send("DELETE", &path, &[], "").await.code, 200);
+}
+
 /// The owners of fields are dropped before an object is rejected, as in k8s.io/apiserver v0.36.4
 /// pkg/endpoints/handlers/create.go.
 #[tokio::test]
