@@ -38,6 +38,9 @@ const CAP: i128 = i64::MAX as i128 * BILLION;
 const SIGNIFICANT: usize = 30;
 /// The same for binary units, so that the product with the largest of them fits.
 const SIGNIFICANT_BINARY: usize = 19;
+/// The exponent from which on any quantity is formatted with it. kube-apiserver writes all zeroes: a
+/// quantity of megabytes, which defaults and messages would repeat for each container of a pod.
+const MAX_EXPONENT: i32 = 1_000;
 const BINARY: &[&str] = &["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL: &[(&str, i32)] = &[
     ("n", -9),
@@ -215,20 +218,21 @@ impl Quantity {
             None => (self.nano, -9),
             Some(large) => large.in_thousands(),
         };
-        let largest = if self.format == Format::Exponent { i32::MAX - 3 } else { 18 };
+        let has_exponent = self.format == Format::Exponent || exponent > MAX_EXPONENT;
+        let largest = if has_exponent { i32::MAX - 3 } else { 18 };
         while number % 1000 == 0 && exponent < largest {
             number /= 1000;
             exponent += 3;
         }
-        match (self.format, exponent) {
-            (Format::Exponent, 0) => number.to_string(),
-            (Format::Exponent, _) => format!("{number}e{exponent}"),
+        match (has_exponent, exponent) {
+            (true, 0) => number.to_string(),
+            (true, _) => format!("{number}e{exponent}"),
             // There is no larger unit than `E`.
-            (_, 19..) => {
+            (false, 19..) => {
                 let zeroes = usize::try_from(exponent.saturating_sub(18)).unwrap_or(0);
                 format!("{number}{}E", "0".repeat(zeroes))
             }
-            _ => {
+            (false, _) => {
                 let suffix = DECIMAL.iter().find(|(_, of)| *of == exponent).map_or("", |(suffix, _)| suffix);
                 format!("{number}{suffix}")
             }
@@ -311,6 +315,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn the_canonical_form_of_a_huge_quantity_is_short() {
+        let canonical = |text: &str| Quantity::parse(text).expect("a quantity").canonical();
+        let zeroes = |count: usize| format!("1{}", "0".repeat(count));
+        assert_eq!(canonical(&zeroes(900)), format!("1{}E", "0".repeat(882)));
+        assert_eq!(canonical(&zeroes(3_000)), "1e3000");
+        assert_eq!(canonical(&zeroes(1_500_001)), "10e1500000");
+        assert_eq!(canonical("1e3000"), "1e3000");
+    }
 
     #[test]
     fn every_quantity_has_one_canonical_form() {
