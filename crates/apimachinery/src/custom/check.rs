@@ -176,7 +176,7 @@ fn check_spec(spec: &Value, problems: &mut FieldErrors) {
             problems.push(FieldError::new(format!("spec.names.{key}"), FieldErrorKind::Required, ""));
         }
     }
-    check_names(&spec["names"], problems);
+    check_names(&spec["names"], "spec.names", problems);
     if let Some(first) = versions.first() {
         let status = versions.iter().any(|version| version["subresources"]["status"].is_object());
         if shared.schema {
@@ -272,7 +272,15 @@ fn number_of_nodes(versions: &[Value]) -> usize {
 /// kube-apiserver has no limit. Discovery repeats the names for every version.
 const MAX_NAMES: usize = 256;
 
-fn check_names(names: &Value, problems: &mut FieldErrors) {
+/// Checks the status of a definition: `ValidateCustomResourceDefinitionStatus` of
+/// k8s.io/apiextensions-apiserver v0.36.4 pkg/apis/apiextensions/validation/validation.go.
+pub fn check_status(definition: &Value) -> FieldErrors {
+    let mut problems = FieldErrors::new();
+    check_names(&definition["status"]["acceptedNames"], "status.acceptedNames", &mut problems);
+    problems
+}
+
+fn check_names(names: &Value, field: &str, problems: &mut FieldErrors) {
     for key in ["plural", "singular", "kind", "listKind"] {
         let name = text(names, key);
         let mixed = matches!(key, "kind" | "listKind");
@@ -284,7 +292,7 @@ fn check_names(names: &Value, problems: &mut FieldErrors) {
             } else {
                 faults
             };
-            problems.push(invalid(&format!("spec.names.{key}"), &quoted(name), &detail));
+            problems.push(invalid(&format!("{field}.{key}"), &quoted(name), &detail));
         }
     }
     let mut check_list = |key: &str| {
@@ -292,7 +300,7 @@ fn check_names(names: &Value, problems: &mut FieldErrors) {
         if count > MAX_NAMES {
             let detail = format!("must have at most {MAX_NAMES} items");
             problems.push(FieldError::with_value(
-                format!("spec.names.{key}"),
+                format!("{field}.{key}"),
                 FieldErrorKind::TooMany,
                 count,
                 &detail,
@@ -303,11 +311,7 @@ fn check_names(names: &Value, problems: &mut FieldErrors) {
             let name = name.as_str().unwrap_or_default();
             let faults = label_faults(name);
             if !faults.is_empty() {
-                problems.push(invalid(
-                    &format!("spec.names.{key}[{index}]"),
-                    &quoted(name),
-                    &faults.join(","),
-                ));
+                problems.push(invalid(&format!("{field}.{key}[{index}]"), &quoted(name), &faults.join(",")));
             }
         }
     };
@@ -316,7 +320,7 @@ fn check_names(names: &Value, problems: &mut FieldErrors) {
     let list_kind = text(names, "listKind");
     if !list_kind.is_empty() && list_kind == text(names, "kind") {
         problems.push(invalid(
-            "spec.names.listKind",
+            &format!("{field}.listKind"),
             &quoted(list_kind),
             "kind and listKind may not be the same",
         ));

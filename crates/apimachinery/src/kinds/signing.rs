@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use crate::kinds::json_access::{at, items, text};
 use crate::{FieldError, FieldErrorKind, FieldErrors, strconv};
 
+/// The length of a time in bytes. kube-apiserver stores whole seconds.
+const MAX_TIME: usize = 64;
+
 /// Conditions that are true or absent.
 const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
@@ -26,8 +29,10 @@ pub fn date_conditions(new: &mut Value, old: &Value, now: &str) {
         }
         if at(condition, "/lastTransitionTime").is_none() {
             let same = before.get(&(&condition["type"], &condition["status"]));
-            let since = same.and_then(|it| at(it, "/lastTransitionTime")).cloned();
-            condition["lastTransitionTime"] = since.unwrap_or_else(|| json!(now));
+            // Several conditions may be the same as an old one. They are rejected later, but a time with
+            // a megabyte of decimals would be copied into each.
+            let since = same.map(|it| text(it, "/lastTransitionTime")).filter(|it| it.len() <= MAX_TIME);
+            condition["lastTransitionTime"] = since.filter(|it| !it.is_empty()).unwrap_or(now).into();
         }
     }
 }
@@ -128,6 +133,15 @@ mod tests {
                 { "type": "B", "status": "True", "lastUpdateTime": "t0", "lastTransitionTime": "t2" },
             ]))
         );
+    }
+
+    #[test]
+    fn a_long_transition_time_is_not_copied() {
+        let long = format!("2020-01-01T00:00:00.{}Z", "0".repeat(100_000));
+        let old = request(json!([{ "type": "A", "status": "True", "lastTransitionTime": long }]));
+        let mut new = request(json!(vec![json!({ "type": "A", "status": "True" }); 100]));
+        date_conditions(&mut new, &old, "2026-01-01T00:00:00Z");
+        assert!(new.to_string().len() < 100_000);
     }
 
     #[test]

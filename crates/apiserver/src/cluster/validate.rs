@@ -79,6 +79,9 @@ impl Write<'_> {
             "status" | "eviction" => {
                 let mut problems = self.problems_of_claim_status();
                 problems.append(validate::update_status(kind.rules, new, old));
+                if kind.is(&DEFINITION) {
+                    problems.append(custom::check::check_status(new));
+                }
                 if kind.is(&SIGNING_REQUEST) {
                     problems.append(signing::problems(new, old, false));
                     problems.extend(certificate_problem(new, old).map(|why| {

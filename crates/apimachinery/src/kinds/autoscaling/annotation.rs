@@ -43,7 +43,13 @@ pub(super) fn write(value: &Value, fields: Fields) -> String {
 fn conform(value: Value, fields: Fields) -> Option<Value> {
     match value {
         Value::Array(items) => {
-            items.into_iter().map(|it| conform(it, fields)).collect::<Option<_>>().map(Value::Array)
+            let item = |it| match it {
+                Value::Object(_) => conform(it, fields),
+                // As in Go, where it is an object without any field.
+                Value::Null => Some(Value::Object(Map::new())),
+                _ => None,
+            };
+            items.into_iter().map(item).collect::<Option<_>>().map(Value::Array)
         }
         Value::Object(map) => {
             let mut out = Map::new();
@@ -128,6 +134,7 @@ mod tests {
         assert_eq!(read, json!([{ "type": "x", "inner": { "amount": "1" }, "labels": { "TYPE": "y" } }]));
         assert_eq!(write(&read, FIELDS), r#"[{"type":"x","inner":{"amount":"1"},"labels":{"TYPE":"y"}}]"#);
         assert_eq!(write(&json!([{}, { "words": [] }]), FIELDS), r#"[{},{"words":[]}]"#);
+        assert_eq!(super::read("[null]", FIELDS), Some(json!([{}])));
     }
 
     #[test]
@@ -143,6 +150,8 @@ mod tests {
             r#"{"at": "2026-01-02 03:04:05Z"}"#,
             r#"{"count": 5000000000}"#,
             r#"[{"words": ["a", 1]}]"#,
+            "[[]]",
+            "[1]",
         ] {
             assert_eq!(read(text, FIELDS), None, "{text}");
         }

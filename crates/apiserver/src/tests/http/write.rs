@@ -185,6 +185,17 @@ async fn defaults_of_a_definition_that_take_too_much_memory_are_not_set() {
     assert_eq!(server.send("DELETE", &path, &[], "").await.code, 200);
 }
 
+/// Discovery repeats the accepted names for every version.
+#[tokio::test]
+async fn the_accepted_names_of_a_definition_are_validated() {
+    let server = Server::start().await;
+    define_widgets(&server).await;
+    let status = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com/status";
+    let names = json!({ "plural": "widgets", "kind": "Widget", "shortNames": vec!["w"; 257] });
+    let (code, why) = server.merge(status, json!({ "status": { "acceptedNames": names } })).await.error();
+    assert!(code == 422 && why.contains("status.acceptedNames.shortNames: Too many: 257"), "{code} {why}");
+}
+
 /// The owners of fields are dropped before an object is rejected, as in k8s.io/apiserver v0.36.4
 /// pkg/endpoints/handlers/create.go.
 #[tokio::test]
