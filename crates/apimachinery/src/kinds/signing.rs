@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::kinds::json_access::{at, items, text};
 use crate::{FieldError, FieldErrorKind, FieldErrors, strconv};
@@ -113,6 +113,8 @@ fn of_kind<'a>(request: &'a Value, kind: &str) -> impl Iterator<Item = &'a Value
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn request(conditions: Value) -> Value {
