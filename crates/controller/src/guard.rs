@@ -20,6 +20,9 @@
 //!
 //! A key goes back with the causes of the reconcile that it waited for, so that none is lost.
 
+mod cache_scope;
+mod write_order;
+
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::future::pending;
@@ -35,6 +38,8 @@ use metrics::Counter;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::cache_scope::CacheScope;
+use self::write_order::{WriteOrder, has_reached};
 use crate::causes::{Cause, Causes, KeyQueue, ObjectCause, ObjectEvent};
 use crate::reconciler::{Key, Write, Written};
 use crate::source::Source;
@@ -74,69 +79,6 @@ struct GuardState<K> {
     /// The deadlines after which waiting keys are reconciled anyway.
     limits: BTreeMap<(Instant, u64), K>,
     next: u64,
-}
-
-/// A source and the namespace that was written to: a source with several namespaces follows each on
-/// its own. A write of which only the version is known waits for the whole source.
-#[derive(Clone, Debug)]
-struct CacheScope {
-    source: usize,
-    namespace: Option<String>,
-    whole: bool,
-}
-
-impl CacheScope {
-    /// Creates the scope of an object, or of a write of which only the version is known.
-    fn new(source: usize, object: Option<&ObjectKey>) -> Self {
-        let namespace = object.and_then(ObjectKey::namespace).map(str::to_owned);
-        Self { source, namespace, whole: object.is_none() }
-    }
-}
-
-impl Ord for CacheScope {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        #[cfg(test)]
-        tests::COMPARISONS.set(tests::COMPARISONS.get() + 1);
-        let parts = |it: &Self| (it.source, it.whole);
-        parts(self).cmp(&parts(other)).then_with(|| self.namespace.cmp(&other.namespace))
-    }
-}
-
-impl PartialOrd for CacheScope {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for CacheScope {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for CacheScope {}
-
-/// The position of a write among those of its scope: the writes that a cache shows first come
-/// first. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct WriteOrder {
-    /// The number of times the server's history had been rewound when the object was written. A
-    /// write from before another rewind may never be shown.
-    rewinds: u64,
-    /// The length of the version and its digits, which sort in version order.
-    length: usize,
-    digits: Arc<str>,
-    /// Distinguishes writes with the same version.
-    sequence: u64,
-}
-
-impl WriteOrder {
-    /// Returns true if a cache with this progress shows the write, or never will.
-    fn is_over(&self, progress: &StoreProgress) -> bool {
-        !progress.is_rewound
-            && (self.rewinds != progress.rewinds
-                || has_reached(progress, &ResourceVersion::new(&self.digits)).unwrap_or(true))
-    }
 }
 
 /// A write that a cache has yet to show.
@@ -617,17 +559,6 @@ fn remove<K>(
         scopes.remove(scope);
     }
     removed
-}
-
-/// Returns true if a cache with this progress shows the write, or `None` if the versions cannot be
-/// compared.
-fn has_reached(progress: &StoreProgress, written: &ResourceVersion) -> Option<bool> {
-    let reached = &progress.version;
-    // The versions of a history that the server has reset say nothing about what is written now.
-    if reached.is_unset() || progress.is_rewound {
-        return Some(false);
-    }
-    Some(written == reached || written.compare(reached)?.is_le())
 }
 
 /// Sleeps until the time, or for ever if there is none.

@@ -1,6 +1,5 @@
 //! Tests of the guard, over a source that the test controls.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,15 +8,11 @@ use dogwatch_informer::{Health, InformerStopped, NotSynced, Registration};
 use dogwatch_workqueue::WorkQueue;
 use futures_core::future::BoxFuture;
 
+use super::cache_scope::COMPARISONS;
 use super::*;
 use crate::source::Cache;
 
 const LIMIT: Duration = Duration::from_secs(30);
-
-thread_local! {
-    /// The number of comparisons of cache scopes on this thread.
-    pub(super) static COMPARISONS: Cell<u64> = const { Cell::new(0) };
-}
 
 /// A source with a version for each namespace and a count of rewinds of its history.
 #[derive(Clone, Default)]
