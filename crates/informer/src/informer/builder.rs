@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_core::{FieldSelector, Gvr, LabelSelector, Object};
-use tokio::sync::mpsc;
 
 use super::coverage::Coverage;
 use super::feed::Feed;
+use super::inbox::subscription_channel;
 use super::pump::{OnGone, Pump};
 use super::shared_informer::SharedInformer;
 use super::shared_state::SharedState;
@@ -337,7 +337,7 @@ impl<T: Object> InformerBuilder<T> {
         let healths = CombinedHealth::new(feeds.iter().map(Feed::health).collect());
         let members = HandlerContext::new(InformerMetrics::new(&name, &resource), self.resync_every);
         let fan_out = FanOut::new(members.hasher.clone());
-        let (subscriptions, new_subscriptions) = mpsc::unbounded_channel();
+        let (subscriptions, new_subscriptions) = subscription_channel();
         let state = SharedState::new(name, resource, coverage, store, members, subscriptions, healths);
         let pump = Pump {
             feeds,

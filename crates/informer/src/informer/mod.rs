@@ -9,6 +9,7 @@
 
 mod feed;
 mod coverage;
+mod inbox;
 mod shared_state;
 mod pump;
 mod shared_informer;

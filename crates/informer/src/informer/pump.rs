@@ -11,15 +11,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dogwatch_core::Object;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::feed::{Feed, ReflectorEnd};
+use super::inbox::SubscriptionReceiver;
 use super::shared_state::SharedState;
 use crate::backoff::instant_after;
 use crate::change::Change;
 use crate::delta::Delta;
-use crate::fan_out::{FanOut, NewSubscription};
+use crate::fan_out::FanOut;
 use crate::mailbox::Replay;
 use crate::reflector::Ended;
 use crate::slow::is_slow_batch;
@@ -71,7 +72,7 @@ pub(super) struct Pump<T: Object> {
     pub(super) feeds: Vec<Feed<T>>,
     pub(super) writer: StoreWriter<T>,
     pub(super) fan_out: FanOut<T>,
-    pub(super) subscriptions: mpsc::UnboundedReceiver<NewSubscription<T>>,
+    pub(super) subscriptions: SubscriptionReceiver<T>,
     /// The maximal number of deltas that are applied at once.
     pub(super) batch: usize,
     /// The wait before a collection that is gone is asked for again.
@@ -99,12 +100,12 @@ impl<T: Object> Pump<T> {
         self.feeds.iter_mut().for_each(Feed::start);
         self.follow(state).await;
 
-        self.subscriptions.close();
+        let accepted = self.subscriptions.close();
         for feed in self.feeds.drain(..) {
             feed.stop().await;
         }
         // Handlers whose registration was accepted are still served.
-        while let Ok(subscription) = self.subscriptions.try_recv() {
+        for subscription in accepted {
             self.fan_out.join(subscription, replay(state.store.snapshot()));
         }
         self.fan_out.close(self.shutdown_timeout).await;
@@ -123,7 +124,7 @@ impl<T: Object> Pump<T> {
             tokio::select! {
                 biased;
                 () = stop_requested(&mut stop) => return,
-                Some(subscription) = self.subscriptions.recv() => self.fan_out.join(subscription, replay(state.store.snapshot())),
+                subscription = poll_fn(|cx| self.subscriptions.poll_recv(cx)) => self.fan_out.join(subscription, replay(state.store.snapshot())),
                 () = sleep_until(resync) => self.fan_out.resync(Instant::now(), || unchanged(&state.store.snapshot())),
                 () = sleep_until(revival) => self.restart(state),
                 () = self.fan_out.room(), if full => {}

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_core::{Object, ResourceType};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::coverage::Coverage;
-use crate::fan_out::{HandlerContext, NewSubscription};
+use super::inbox::SubscriptionSender;
+use crate::fan_out::HandlerContext;
 use crate::health::Health;
 use crate::health_watch::CombinedHealth;
 use crate::store::Store;
@@ -30,7 +31,7 @@ pub(super) struct SharedState<T: Object> {
     /// The settings that its handlers have in common.
     pub(super) members: HandlerContext,
     /// The channel of new handlers to the task, which adds them between two batches.
-    pub(super) subscriptions: mpsc::UnboundedSender<NewSubscription<T>>,
+    pub(super) subscriptions: SubscriptionSender<T>,
     /// One health for each feed.
     pub(super) healths: Arc<CombinedHealth>,
     pub(super) phase: watch::Sender<Phase>,
@@ -93,7 +94,7 @@ impl<T: Object> SharedState<T> {
         coverage: Coverage,
         store: Store<T>,
         members: HandlerContext,
-        subscriptions: mpsc::UnboundedSender<NewSubscription<T>>,
+        subscriptions: SubscriptionSender<T>,
         healths: CombinedHealth,
     ) -> Self {
         let (phase, stop) = (watch::Sender::new(Phase::Made), watch::Sender::new(false));

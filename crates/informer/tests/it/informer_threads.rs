@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use dogwatch_core::Object;
 use dogwatch_informer::{Change, EventHandler, HandlerOptions, Overflow, Registration, SharedInformer};
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 
@@ -138,6 +138,30 @@ async fn in_10_starts_stops_and_new_handlers_may_be_concurrent() {
         });
         while let Some(done) = all.join_next().await {
             done.expect("no check failed");
+        }
+    }
+}
+
+/// Whatever the moment of the stop, the handler is rejected or its owner learns of its end.
+#[test]
+fn a_handler_that_is_added_during_a_stop_is_rejected_or_ends() {
+    for round in 0..5_000 {
+        let informer = SharedInformer::new(Live::new(&["a@1"]));
+        let together = std::sync::Barrier::new(2);
+        let pause = |steps: usize| (0..steps * 8).for_each(|_| std::hint::spin_loop());
+        let added = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                together.wait();
+                pause(round % 60);
+                informer.stop().now_or_never().expect("an informer that was not started stops at once");
+            });
+            together.wait();
+            pause(round / 60 % 60);
+            informer.on_change(|_| {})
+        });
+        if let Ok(added) = added {
+            let synced = added.synced().now_or_never();
+            assert!(synced.is_some_and(|it| it.is_err()), "the handler has not ended in round {round}");
         }
     }
 }
