@@ -120,8 +120,8 @@ fn check_spec(spec: &Value, problems: &mut FieldErrors) {
     check_group(text(spec, "group"), problems);
     check_choice("spec.scope", text(spec, "scope"), &["Cluster", "Namespaced"], problems);
     let versions = listed(spec, "versions");
-    if versions.len() > MAX_NAMES {
-        let detail = format!("must have at most {MAX_NAMES} items");
+    if versions.len() > MAX_VERSIONS {
+        let detail = format!("must have at most {MAX_VERSIONS} items (a limit of this server)");
         let count = versions.len();
         return problems.push(FieldError::with_value(
             "spec.versions",
@@ -268,9 +268,13 @@ fn number_of_nodes(versions: &[Value]) -> usize {
     versions.iter().map(|version| keywords::number_of_nodes(&version["schema"]["openAPIV3Schema"])).sum()
 }
 
-/// The number of short names, of categories and of versions that a definition may have.
-/// kube-apiserver has no limit. Discovery repeats the names for every version.
-const MAX_NAMES: usize = 256;
+/// The number of short names and of categories that a definition may have. kube-apiserver has no limit.
+/// Discovery repeats them for every version.
+const MAX_NAMES: usize = 64;
+
+/// The number of versions that a definition may have. kube-apiserver has no limit. Each of them has a
+/// document of OpenAPI, of tens of kilobytes, and an entry in discovery.
+const MAX_VERSIONS: usize = 32;
 
 /// Checks the status of a definition: `ValidateCustomResourceDefinitionStatus` of
 /// k8s.io/apiextensions-apiserver v0.36.4 pkg/apis/apiextensions/validation/validation.go.
@@ -298,7 +302,7 @@ fn check_names(names: &Value, field: &str, problems: &mut FieldErrors) {
     let mut check_list = |key: &str| {
         let count = listed(names, key).len();
         if count > MAX_NAMES {
-            let detail = format!("must have at most {MAX_NAMES} items");
+            let detail = format!("must have at most {MAX_NAMES} items (a limit of this server)");
             problems.push(FieldError::with_value(
                 format!("{field}.{key}"),
                 FieldErrorKind::TooMany,
@@ -496,6 +500,16 @@ mod tests {
         let problems = found(MAX_VALUES / 2);
         let [problem] = &problems[..] else { panic!("{} problems", problems.len()) };
         assert!(problem.contains("must have at most 300000 values in all versions"), "{problem}");
+    }
+
+    #[test]
+    fn a_definition_has_a_limited_number_of_versions() {
+        let found = |versions: usize| problems_with_fields(vec![json!({ "type": "string" }); versions]);
+        assert_eq!(found(32), [""; 0]);
+        assert_eq!(
+            found(33),
+            ["spec.versions: Too many: 33: must have at most 32 items (a limit of this server)"]
+        );
     }
 
     #[test]

@@ -35,6 +35,13 @@ pub fn complete(object: &mut Value, version: &Version) {
     object::settle_numbers(object);
 }
 
+/// The largest size of all objects of one [`Conversions`], as text.
+const MAX_BYTES: usize = 256 << 20;
+
+/// The largest number of versions to which one object is converted in one step. Fields are owned in 16
+/// versions at most, so a run that has this many conversions does not ask for those of the other versions.
+const MAX_VERSIONS: usize = 15;
+
 /// The conversions of one object that a computation has needed so far, by the object before the
 /// conversion.
 ///
@@ -48,7 +55,14 @@ pub struct Conversions {
     /// The forms of each object, by version.
     done: HashMap<String, HashMap<String, String>>,
     missing: Option<Missing>,
+    /// The size of all objects in `done`.
+    bytes: usize,
 }
+
+/// The error of conversions that take too much memory together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the conversions of the object to the versions of its managers take more than {MAX_BYTES} bytes")]
+pub struct ConversionsTooLarge;
 
 /// An object, and the versions to which it has to be converted.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,7 +90,8 @@ impl Conversions {
             (None, Some(converted)) => return plain_json::from_own_slice(converted.as_bytes()).ok(),
             (None, None) => self.missing = Some(Missing { object, versions: vec![version.to_owned()] }),
             (Some(missing), None) if missing.object == object => {
-                if !missing.versions.iter().any(|it| it == version) {
+                let room = missing.versions.len() < MAX_VERSIONS;
+                if room && !missing.versions.iter().any(|it| it == version) {
                     missing.versions.push(version.to_owned());
                 }
             }
@@ -96,9 +111,19 @@ impl Conversions {
     }
 
     /// Adds the form of an object in another version.
-    pub fn add(&mut self, of: &Missing, version: &str, converted: &Value) {
-        let forms = self.done.entry(of.object.clone()).or_default();
-        forms.insert(version.to_owned(), converted.to_string());
+    ///
+    /// # Errors
+    /// An error if all forms together become too large. The form is then not added.
+    pub fn add(&mut self, of: &Missing, version: &str, converted: &Value) -> Result<(), ConversionsTooLarge> {
+        let converted = converted.to_string();
+        let key = if self.done.contains_key(&of.object) { 0 } else { of.object.len() };
+        let bytes = self.bytes + key + converted.len();
+        if bytes > MAX_BYTES {
+            return Err(ConversionsTooLarge);
+        }
+        self.bytes = bytes;
+        self.done.entry(of.object.clone()).or_default().insert(version.to_owned(), converted);
+        Ok(())
     }
 }
 
@@ -118,10 +143,24 @@ mod tests {
         assert_eq!(missing.object(), json!({ "a": 1 }));
         assert_eq!(missing.versions, ["v2", "v3"]);
         assert_eq!(conversions.take_missing(), None);
-        conversions.add(&missing, "v2", &json!("converted"));
+        conversions.add(&missing, "v2", &json!("converted")).expect("it is small");
         assert_eq!(conversions.find(&json!({ "a": 1 }), "v2"), Some(json!("converted")));
         assert_eq!(conversions.take_missing(), None);
         assert_eq!(conversions.find(&json!({ "a": 1 }), "v3"), None);
         assert_eq!(conversions.take_missing().map(|it| it.versions), Some(vec!["v3".to_owned()]));
+    }
+
+    #[test]
+    fn conversions_are_limited_in_number_and_in_size() {
+        let mut conversions = Conversions::default();
+        for version in 0..100 {
+            assert_eq!(conversions.find(&json!({ "a": 1 }), &format!("v{version}")), None);
+        }
+        let missing = conversions.take_missing().expect("conversions are missing");
+        assert_eq!(missing.versions.len(), MAX_VERSIONS);
+        let large = Value::String("x".repeat(MAX_BYTES / 4));
+        let added = missing.versions.iter().map(|it| conversions.add(&missing, it, &large));
+        let added: Vec<_> = added.take(4).collect();
+        assert_eq!(added, [Ok(()), Ok(()), Ok(()), Err(ConversionsTooLarge)]);
     }
 }

@@ -184,7 +184,7 @@ impl CustomKind {
     /// Returns the selectable fields of an object, in whichever version they are selectable, with
     /// their values as text. Absent and empty fields are left out: a selector treats them alike.
     ///
-    /// The result is smaller than the object: 256 versions may list the same fields, or eight others
+    /// The result is smaller than the object: many versions may list the same fields, or eight others
     /// each.
     pub fn field_values(&self, object: &Value) -> Vec<(Arc<str>, String)> {
         let value = |name: &str| match name.split('.').try_fold(object, |value, part| value.get(part))? {

@@ -35,23 +35,35 @@ pub fn builtin_hash(group: &str, version: &str) -> Option<&'static str> {
     builtins().get(&path_of(group, version)).map(BuiltinDocument::hash)
 }
 
-/// Returns the document of a custom group and version, with all its kinds.
-pub fn custom_document(group: &str, version: &str, kinds: &[CustomKind]) -> Document {
-    let mut components = Components::new();
-    let descriptions = Descriptions::get();
-    for kind in kinds {
-        let own = component::schema_name(&kind.resource, &kind.resource.kind);
-        let list = component::schema_name(&kind.resource, &kind.resource.list_kind());
-        if let (Some(own), Some(list)) = (own, list) {
-            components.insert(list, custom::list_schema(kind, &own, &descriptions).to_string());
-            components.insert(own, custom::schema(kind, &descriptions).to_string());
-        }
+/// Generates the documents of custom groups. It holds the descriptions of built-in definitions, whose
+/// decompression takes longer than a document.
+#[derive(Debug)]
+pub struct CustomDocuments(Arc<Descriptions>);
+
+impl CustomDocuments {
+    /// Creates a generator, to be dropped after use: the descriptions take half a megabyte.
+    #[expect(clippy::new_without_default, reason = "it decompresses the descriptions")]
+    pub fn new() -> Self {
+        Self(Descriptions::get())
     }
-    let mut paths = Map::new();
-    kinds.iter().for_each(|it| path::add_paths(&mut paths, &it.resource));
-    let info = json!({"title": "Kubernetes CRD OpenApiV2", "version": "v0.1.0"});
-    let body = assemble((group, version), &info, paths, components, Some(&descriptions));
-    Document { path: path_of(group, version), hash: digest(body.as_bytes()), body: body.into() }
+
+    /// Returns the document of a custom group and version, with all its kinds.
+    pub fn document(&self, group: &str, version: &str, kinds: &[CustomKind]) -> Document {
+        let mut components = Components::new();
+        for kind in kinds {
+            let own = component::schema_name(&kind.resource, &kind.resource.kind);
+            let list = component::schema_name(&kind.resource, &kind.resource.list_kind());
+            if let (Some(own), Some(list)) = (own, list) {
+                components.insert(list, custom::list_schema(kind, &own, &self.0).to_string());
+                components.insert(own, custom::schema(kind, &self.0).to_string());
+            }
+        }
+        let mut paths = Map::new();
+        kinds.iter().for_each(|it| path::add_paths(&mut paths, &it.resource));
+        let info = json!({"title": "Kubernetes CRD OpenApiV2", "version": "v0.1.0"});
+        let body = assemble((group, version), &info, paths, components, Some(&self.0));
+        Document { path: path_of(group, version), hash: digest(body.as_bytes()), body: body.into() }
+    }
 }
 
 /// Returns the body of `/openapi/v3`: the URLs of all documents, including those of custom groups.

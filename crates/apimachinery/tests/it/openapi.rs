@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dogwatch_apimachinery::builtin::{self, ResourceDef, SubresourceDef};
 use dogwatch_apimachinery::discovery::digest;
-use dogwatch_apimachinery::openapi::{self, CustomKind, OpenApiV2};
+use dogwatch_apimachinery::openapi::{self, CustomDocuments, CustomKind, OpenApiV2};
 use serde_json::{Value, json};
 
 use crate::recording;
@@ -145,7 +145,7 @@ fn custom_kinds_are_published_with_their_schema_and_without_strategic_merge() {
         "properties": {"speed": {"type": "integer"}, "port": {"x-kubernetes-int-or-string": true}},
     }}});
     let kind = CustomKind { resource: trains(true), schema: Some(schema), selectable: Vec::new() };
-    let made = openapi::custom_document("rail.example.com", "v1", &[kind]);
+    let made = CustomDocuments::new().document("rail.example.com", "v1", &[kind]);
     assert_eq!(made.path, "apis/rail.example.com/v1");
     let document: Value = serde_json::from_slice(&made.body).unwrap();
     assert_references_resolve(&document, "custom");
@@ -186,7 +186,7 @@ fn embedded_resources_have_the_fields_of_objects() {
     let embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true});
     let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": embedded}}});
     let kind = CustomKind { resource: trains(true), schema: Some(schema), selectable: Vec::new() };
-    let made = openapi::custom_document("rail.example.com", "v1", &[kind]);
+    let made = CustomDocuments::new().document("rail.example.com", "v1", &[kind]);
     let document: Value = serde_json::from_slice(&made.body).unwrap();
     let train = &document["components"]["schemas"]["com.example.rail.v1.Train"];
     let item = &train["properties"]["list"]["items"];
@@ -197,7 +197,7 @@ fn embedded_resources_have_the_fields_of_objects() {
 #[test]
 fn a_custom_kind_without_a_schema_is_an_object() {
     let kind = CustomKind { resource: trains(false), schema: None, selectable: Vec::new() };
-    let made = openapi::custom_document("rail.example.com", "v1", &[kind]);
+    let made = CustomDocuments::new().document("rail.example.com", "v1", &[kind]);
     let document: Value = serde_json::from_slice(&made.body).unwrap();
     assert!(document["paths"]["/apis/rail.example.com/v1/trains/{name}"]["get"].is_object());
     let train = &document["components"]["schemas"]["com.example.rail.v1.Train"];

@@ -173,7 +173,7 @@ impl Conversion<'_> {
     /// has asked for.
     ///
     /// # Errors
-    /// Those of [`Self::ready_to_show`].
+    /// Those of [`Self::ready_to_show`], and 500 if the conversions become too large.
     pub(super) async fn add_missing(
         &self,
         kind: &Kind,
@@ -183,7 +183,8 @@ impl Conversion<'_> {
         let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
         for version in &missing.versions {
             let converted = self.convert_one(custom, version, missing.object()).await?;
-            conversions.add(&missing, version, &converted);
+            let added = conversions.add(&missing, version, &converted);
+            added.map_err(|why| ApiError::internal(why.to_string()))?;
         }
         Ok(())
     }

@@ -14,9 +14,9 @@ use crate::ownership::{self, Reset, Target, Versions};
 use crate::registry::{Catalog, Family, Kind};
 use crate::schema::Schema;
 
-/// The maximum number of conversions to compute the owners of one object. Each version in which a
-/// manager has written takes a few.
-const MAX_CONVERSIONS: usize = 1_000;
+/// The maximum number of steps to compute the owners of one object. In each of them an object is
+/// converted to one or more versions. Each version in which a manager has written takes a few.
+const MAX_STEPS: usize = 200;
 
 /// The other versions of a kind.
 struct KindVersions<'a> {
@@ -74,7 +74,7 @@ pub(super) async fn with_conversions<T>(
     run: impl Fn(&Target<'_>) -> T + Send + Sync,
 ) -> Result<T, ApiError> {
     let mut known = Conversions::default();
-    for _ in 0..MAX_CONVERSIONS {
+    for _ in 0..MAX_STEPS {
         let conversions = Mutex::new(known);
         let result = with_target(cluster, place, &conversions, &run);
         known = conversions.into_inner();

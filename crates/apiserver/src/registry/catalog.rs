@@ -11,7 +11,7 @@ use super::definition::{ServedKinds, StoredDefinition};
 use super::kind::{BUILTIN_COLLECTIONS, Family, Kind};
 use crate::builtin::{self, ResourceDef};
 use crate::discovery::{self, Served};
-use crate::openapi::{self, Document, OpenApiV2};
+use crate::openapi::{self, CustomDocuments, Document, OpenApiV2};
 use crate::protobuf;
 use crate::store::{CollectionName, Encoded};
 
@@ -236,6 +236,7 @@ impl Catalog {
                 self.custom().map(|it| (it.def.group.as_str(), it.def.version.as_str())).collect();
             groups.sort_unstable();
             groups.dedup();
+            let documents = CustomDocuments::new();
             let document = |(group, version): (&str, &str)| {
                 let of_group = |def: &&Arc<ResourceDef>| def.group == group && def.version == version;
                 let defs = self.served().resources().iter().filter(of_group);
@@ -244,7 +245,7 @@ impl Catalog {
                     all.find(|kind| has_path(&kind.resource, &it.group, &it.version, &it.plural))
                 };
                 let kinds: Vec<_> = defs.filter_map(published).map(|it| (**it).clone()).collect();
-                openapi::custom_document(group, version, &kinds)
+                documents.document(group, version, &kinds)
             };
             groups.into_iter().map(document).collect()
         })
