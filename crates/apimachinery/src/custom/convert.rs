@@ -38,9 +38,9 @@ pub fn complete(object: &mut Value, version: &Version) {
 /// The largest size of all objects of one [`Conversions`], as text.
 const MAX_BYTES: usize = 256 << 20;
 
-/// The largest number of versions to which one object is converted in one step. Fields are owned in 16
-/// versions at most, so a run that has this many conversions does not ask for those of the other versions.
-const MAX_VERSIONS: usize = 15;
+/// The largest number of conversions in one step. Fields are owned in 16 versions at most, so a run that has
+/// an object in 15 others does not ask for further ones.
+const MAX_AT_ONCE: usize = 15;
 
 /// The conversions of one object that a computation has needed so far, by the object before the
 /// conversion.
@@ -54,7 +54,7 @@ const MAX_VERSIONS: usize = 15;
 pub struct Conversions {
     /// The forms of each object, by version.
     done: HashMap<String, HashMap<String, String>>,
-    missing: Option<Missing>,
+    missing: Vec<Missing>,
     /// The size of all objects in `done`.
     bytes: usize,
 }
@@ -64,12 +64,14 @@ pub struct Conversions {
 #[error("the conversions of the object to the versions of its managers take more than {MAX_BYTES} bytes")]
 pub struct ConversionsTooLarge;
 
-/// An object, and the versions to which it has to be converted.
+/// A conversion that is missing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Missing {
     object: String,
-    /// The versions.
-    pub versions: Vec<String>,
+    /// The version of the object.
+    from: String,
+    /// The version to which it has to be converted.
+    pub version: String,
 }
 
 impl Missing {
@@ -81,48 +83,60 @@ impl Missing {
 
 impl Conversions {
     /// Returns the form of an object in another version. If it is not known, it is recorded as
-    /// missing. If a conversion of another object is missing already, returns `None` and records
-    /// nothing: what a run asks for after that may be nonsense, and its result is discarded.
+    /// missing.
+    ///
+    /// If a conversion is missing already, only those of the same object are recorded, and those of
+    /// objects in other versions to the same version: what else a run asks for after that may be
+    /// nonsense.
     pub fn find(&mut self, object: &Value, version: &str) -> Option<Value> {
+        let from = object["apiVersion"].as_str().unwrap_or_default();
         let object = object.to_string();
-        let known = self.done.get(&object).and_then(|it| it.get(version));
-        match (&mut self.missing, known) {
-            (None, Some(converted)) => return plain_json::from_own_slice(converted.as_bytes()).ok(),
-            (None, None) => self.missing = Some(Missing { object, versions: vec![version.to_owned()] }),
-            (Some(missing), None) if missing.object == object => {
-                let room = missing.versions.len() < MAX_VERSIONS;
-                if room && !missing.versions.iter().any(|it| it == version) {
-                    missing.versions.push(version.to_owned());
-                }
-            }
-            (Some(_), _) => {}
+        if let Some(converted) = self.done.get(&object).and_then(|it| it.get(version)) {
+            return plain_json::from_own_slice(converted.as_bytes()).ok();
+        }
+        if self.missing.first().is_none_or(|first| self.fits(first, &object, from, version)) {
+            let (from, version) = (from.to_owned(), version.to_owned());
+            self.missing.push(Missing { object, from, version });
         }
         None
     }
 
-    /// Returns true if a conversion was missing since the last call of [`Self::take_missing`].
-    pub fn has_missing(&self) -> bool {
-        self.missing.is_some()
+    /// Returns true if a conversion is to be recorded in addition to the first and the other missing ones.
+    fn fits(&self, first: &Missing, object: &str, from: &str, version: &str) -> bool {
+        let bytes: usize = self.missing.iter().map(|it| it.object.len()).sum();
+        let recorded = |it: &Missing| {
+            if it.object == object { it.version == version } else { it.from == from }
+        };
+        self.missing.len() < MAX_AT_ONCE
+            && self.bytes + bytes < MAX_BYTES
+            && (first.object == object || first.version == version)
+            && !self.missing.iter().any(recorded)
     }
 
-    /// Returns the missing conversions, if there are any.
-    pub fn take_missing(&mut self) -> Option<Missing> {
-        self.missing.take()
+    /// Returns true if a conversion was missing since the last call of [`Self::take_missing`].
+    pub fn has_missing(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
+    /// Returns the missing conversions.
+    pub fn take_missing(&mut self) -> Vec<Missing> {
+        std::mem::take(&mut self.missing)
     }
 
     /// Adds the form of an object in another version.
     ///
     /// # Errors
     /// An error if all forms together become too large. The form is then not added.
-    pub fn add(&mut self, of: &Missing, version: &str, converted: &Value) -> Result<(), ConversionsTooLarge> {
+    pub fn add(&mut self, missing: Missing, converted: &Value) -> Result<(), ConversionsTooLarge> {
+        let Missing { object, version, .. } = missing;
         let converted = converted.to_string();
-        let key = if self.done.contains_key(&of.object) { 0 } else { of.object.len() };
+        let key = if self.done.contains_key(&object) { 0 } else { object.len() };
         let bytes = self.bytes + key + converted.len();
         if bytes > MAX_BYTES {
             return Err(ConversionsTooLarge);
         }
         self.bytes = bytes;
-        self.done.entry(of.object.clone()).or_default().insert(version.to_owned(), converted);
+        self.done.entry(object).or_default().insert(version, converted);
         Ok(())
     }
 }
@@ -133,34 +147,54 @@ mod tests {
 
     use super::*;
 
+    fn object(version: &str, content: usize) -> Value {
+        json!({ "apiVersion": version, "a": content })
+    }
+
+    fn missing(conversions: &mut Conversions) -> Vec<(Value, String)> {
+        conversions.take_missing().into_iter().map(|it| (it.object(), it.version)).collect()
+    }
+
     #[test]
     fn the_missing_conversions_of_one_object_are_recorded_until_they_are_added() {
         let mut conversions = Conversions::default();
-        for (object, version) in [(1, "v2"), (2, "v2"), (1, "v3"), (1, "v2")] {
-            assert_eq!(conversions.find(&json!({ "a": object }), version), None);
+        for (content, version) in [(1, "v2"), (2, "v2"), (2, "v4"), (1, "v3"), (1, "v2")] {
+            assert_eq!(conversions.find(&object("v1", content), version), None);
         }
-        let missing = conversions.take_missing().expect("conversions are missing");
-        assert_eq!(missing.object(), json!({ "a": 1 }));
-        assert_eq!(missing.versions, ["v2", "v3"]);
-        assert_eq!(conversions.take_missing(), None);
-        conversions.add(&missing, "v2", &json!("converted")).expect("it is small");
-        assert_eq!(conversions.find(&json!({ "a": 1 }), "v2"), Some(json!("converted")));
-        assert_eq!(conversions.take_missing(), None);
-        assert_eq!(conversions.find(&json!({ "a": 1 }), "v3"), None);
-        assert_eq!(conversions.take_missing().map(|it| it.versions), Some(vec!["v3".to_owned()]));
+        let all = conversions.take_missing();
+        let versions: Vec<_> = all.iter().map(|it| (it.object(), it.version.as_str())).collect();
+        assert_eq!(versions, [(object("v1", 1), "v2"), (object("v1", 1), "v3")]);
+        let first = all.into_iter().next().expect("conversions are missing");
+        conversions.add(first, &json!("converted")).expect("it is small");
+        assert_eq!(conversions.find(&object("v1", 1), "v2"), Some(json!("converted")));
+        assert!(!conversions.has_missing());
+        assert_eq!(conversions.find(&object("v1", 1), "v3"), None);
+        assert_eq!(conversions.find(&object("v1", 1), "v2"), Some(json!("converted")), "it is still known");
+        assert_eq!(missing(&mut conversions), [(object("v1", 1), "v3".to_owned())]);
+    }
+
+    #[test]
+    fn missing_conversions_of_objects_in_several_versions_to_one_version_are_recorded_together() {
+        let mut conversions = Conversions::default();
+        for (from, content) in [("v1", 1), ("v2", 2), ("v2", 3), ("v3", 4)] {
+            assert_eq!(conversions.find(&object(from, content), "v9"), None);
+        }
+        let expected = [("v1", 1), ("v2", 2), ("v3", 4)];
+        let expected = expected.map(|(from, content)| (object(from, content), "v9".to_owned()));
+        assert_eq!(missing(&mut conversions), expected);
     }
 
     #[test]
     fn conversions_are_limited_in_number_and_in_size() {
         let mut conversions = Conversions::default();
         for version in 0..100 {
-            assert_eq!(conversions.find(&json!({ "a": 1 }), &format!("v{version}")), None);
+            assert_eq!(conversions.find(&object("v1", 1), &format!("v{version}")), None);
         }
-        let missing = conversions.take_missing().expect("conversions are missing");
-        assert_eq!(missing.versions.len(), MAX_VERSIONS);
+        let missing = conversions.take_missing();
+        assert_eq!(missing.len(), MAX_AT_ONCE);
         let large = Value::String("x".repeat(MAX_BYTES / 4));
-        let added = missing.versions.iter().map(|it| conversions.add(&missing, it, &large));
-        let added: Vec<_> = added.take(4).collect();
+        let added = missing.into_iter().take(4).map(|it| conversions.add(it, &large));
+        let added: Vec<_> = added.collect();
         assert_eq!(added, [Ok(()), Ok(()), Ok(()), Err(ConversionsTooLarge)]);
     }
 }

@@ -169,8 +169,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// Converts the object that a computation has missed, if it has missed one, to all versions that it
-    /// has asked for.
+    /// Adds the conversions that a computation has missed.
     ///
     /// # Errors
     /// Those of [`Self::ready_to_show`], and 500 if the conversions become too large.
@@ -179,11 +178,10 @@ impl Conversion<'_> {
         kind: &Kind,
         conversions: &mut Conversions,
     ) -> Result<(), ApiError> {
-        let Some(missing) = conversions.take_missing() else { return Ok(()) };
         let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
-        for version in &missing.versions {
-            let converted = self.convert_one(custom, version, missing.object()).await?;
-            let added = conversions.add(&missing, version, &converted);
+        for missing in conversions.take_missing() {
+            let converted = self.convert_one(custom, &missing.version, missing.object()).await?;
+            let added = conversions.add(missing, &converted);
             added.map_err(|why| ApiError::internal(why.to_string()))?;
         }
         Ok(())
