@@ -9,11 +9,13 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::task::{Id, JoinError, JoinSet};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::{Id, JoinError, JoinSet, block_in_place};
 
 /// A set of runtime tasks, which run in parallel, whose futures the owner can drop.
 ///
@@ -33,6 +35,27 @@ type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 impl<T> Slot<T> {
     fn lock(&self) -> MutexGuard<'_, Option<BoxedFuture<T>>> {
         self.0.lock()
+    }
+
+    /// Takes the future out, after a poll that is in progress.
+    ///
+    /// Such a poll may itself wait for the runtime, by `block_in_place` and `Handle::block_on`. If this
+    /// thread kept its place among the runtime's workers meanwhile, and there is no other worker, nothing
+    /// would drive the timers and sockets that the poll waits for.
+    fn take(&self) -> Option<BoxedFuture<T>> {
+        if let Some(mut future) = self.0.try_lock() {
+            return future.take();
+        }
+        let is_worker =
+            Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
+        let handed_over = is_worker.then(|| {
+            // It panics within a `LocalSet`, whose thread is not one of the workers.
+            catch_unwind(AssertUnwindSafe(|| block_in_place(|| self.lock().take())))
+        });
+        match handed_over {
+            Some(Ok(future)) => future,
+            _ => self.lock().take(),
+        }
     }
 }
 
@@ -95,8 +118,7 @@ impl<T: Send + 'static> Drop for OwnedTasks<T> {
         // Abort first, so that no task that is about to be polled is polled again.
         self.tasks.abort_all();
         for slot in self.slots.values() {
-            let future = slot.lock().take();
-            drop(future);
+            drop(slot.take());
         }
     }
 }
@@ -126,6 +148,32 @@ mod tests {
             }
         }
         assert!(tasks.join_next().await.is_none() && tasks.slots.is_empty());
+    }
+
+    /// A reconciler may block its thread on a future of the same runtime. The wait for its end must leave
+    /// the only worker to the runtime.
+    #[test]
+    fn a_set_is_dropped_while_a_task_blocks_on_the_runtime() {
+        let (ended, has_ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+            let runtime = runtime.expect("a runtime can be made");
+            let owner = runtime.spawn(async {
+                let mut tasks = OwnedTasks::new();
+                let (begun, has_begun) = tokio::sync::oneshot::channel();
+                tasks.spawn(async move {
+                    block_in_place(|| {
+                        begun.send(()).expect("the test waits");
+                        Handle::current().block_on(tokio::time::sleep(Duration::from_millis(50)));
+                    });
+                });
+                has_begun.await.expect("started");
+                drop(tasks);
+            });
+            runtime.block_on(owner).expect("no panic");
+            ended.send(()).expect("the test waits");
+        });
+        has_ended.recv_timeout(Duration::from_secs(30)).expect("the set was dropped");
     }
 
     /// With a `JoinSet` instead, the flag would still be set when the drop returns.

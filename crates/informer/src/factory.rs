@@ -6,7 +6,7 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use std::any::{Any, TypeId};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,10 +145,17 @@ impl Selection {
 }
 
 impl Members {
-    /// Returns the names of all informers that run or may be started.
-    fn names(&self) -> BTreeSet<String> {
-        let informers = self.informers.values().filter_map(|it| it.informer());
-        informers.filter(|it| !it.is_stopping()).map(|it| it.name()).collect()
+    /// Forgets informers that no caller holds, and returns the others. They must be dropped after the lock:
+    /// if a caller drops the last handle meanwhile, so are the handlers, which are the caller's code.
+    fn held(&mut self) -> Vec<Box<dyn AnyInformer>> {
+        let mut held = Vec::new();
+        self.informers.retain(|_, it| {
+            let informer = it.informer();
+            let is_held = informer.is_some();
+            held.extend(informer);
+            is_held
+        });
+        held
     }
 }
 
@@ -242,9 +249,12 @@ impl InformerFactory {
             representation: api.representation(),
             contents: builder.contents(),
         };
+        // Declared before the lock, and so dropped after it.
+        let (known, held);
         let mut members = self.members();
-        let known = members.informers.get(&key).and_then(|it| it.any().downcast_ref::<WeakInformer<T>>());
-        if let Some(informer) = known.and_then(WeakInformer::upgrade).filter(|it| !it.is_stopping()) {
+        let weak = members.informers.get(&key).and_then(|it| it.any().downcast_ref::<WeakInformer<T>>());
+        known = weak.and_then(WeakInformer::upgrade);
+        if let Some(informer) = known.clone().filter(|it| !it.is_stopping()) {
             drop(members);
             for index in builder.into_indexes() {
                 // It fails only if an index of this name exists, which is kept.
@@ -252,8 +262,10 @@ impl InformerFactory {
             }
             return informer;
         }
-        let informer = builder.named_apart_from(&members.names()).build();
-        members.informers.retain(|_, it| it.informer().is_some());
+        held = members.held();
+        // The names of all informers that run or may be started.
+        let names = held.iter().filter(|it| !it.is_stopping()).map(|it| it.name()).collect();
+        let informer = builder.named_apart_from(&names).build();
         members.lifecycles.retain(|it| !it.is_stopped());
         members.lifecycles.push(informer.lifecycle());
         members.informers.insert(key, Box::new(informer.downgrade()));

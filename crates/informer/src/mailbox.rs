@@ -148,8 +148,8 @@ struct State<T> {
     resynced_to: u64,
     /// Set when no more changes will come.
     closed: bool,
-    /// Set once the reader has started.
-    reading: bool,
+    /// Set once a task calls the handler. A stream is read by its owner.
+    served: bool,
     reader: Option<Waker>,
     /// The waker of the informer's task, while it waits for room.
     writer: Option<Waker>,
@@ -179,7 +179,7 @@ impl<T: Object> Mailbox<T> {
                 synced_at: None,
                 resynced_to: 0,
                 closed: false,
-                reading: false,
+                served: false,
                 reader: None,
                 writer: None,
             }),
@@ -230,6 +230,11 @@ impl<T: Object> Mailbox<T> {
         wake(state, |it| &mut it.reader);
     }
 
+    /// Records that a task calls the handler from now on: the handler ends with the task.
+    pub(crate) fn begin_serving(&self) {
+        self.state().served = true;
+    }
+
     /// Takes up to `limit` changes, and marks those that were taken before as processed. Returns
     /// `false` if there will be no more.
     pub(crate) fn poll_take(
@@ -240,7 +245,6 @@ impl<T: Object> Mailbox<T> {
     ) -> Poll<bool> {
         loop {
             let mut state = self.state();
-            state.reading = true;
             state.in_progress = 0;
             if self.is_removed() {
                 return Poll::Ready(false);
@@ -403,12 +407,13 @@ impl<T: Object> Subscription for Mailbox<T> {
         self.removed.store(true, Ordering::Release);
         let mut state = self.state();
         state.closed = true;
-        let (reading, writer) = (state.reading, state.writer.take());
+        let (served, writer) = (state.served, state.writer.take());
         wake(state, |it| &mut it.reader);
         if let Some(writer) = writer {
             writer.wake();
         }
-        if !reading {
+        // There is no call to wait for.
+        if !served {
             self.ended();
         }
     }
@@ -560,8 +565,12 @@ mod tests {
                 Just(Overflow::Coalesce), Just(Overflow::Grow), Just(Overflow::Block(0)), Just(Overflow::Block(2))
             ],
             before in 0u8..3,
+            served: bool,
         ) {
             let (mut made, mailbox) = (0, mailbox(overflow));
+            if served {
+                mailbox.begin_serving();
+            }
             if before > 0 {
                 let there = additions(before, &mut made);
                 mailbox.replay(Replay { len: there.len(), build: Box::new(|| there) }, Instant::now());

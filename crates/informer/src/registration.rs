@@ -263,6 +263,7 @@ impl fmt::Debug for Registration {
 /// task per handler runs this.
 pub(crate) async fn serve<T: Object>(mut handler: impl EventHandler<T>, reader: Reader<T>) {
     let mailbox = &reader.0;
+    mailbox.begin_serving();
     let mut current = TakenChanges::default();
     while poll_fn(|cx| mailbox.poll_take(AT_ONCE, &mut current, cx)).await {
         let began = is_behind(current.waiting).then(Instant::now);

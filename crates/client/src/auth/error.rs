@@ -53,6 +53,9 @@ pub enum AuthError {
     /// The identity provider returned nothing usable; a later request tries again.
     #[error(transparent)]
     Oidc(#[from] OidcError),
+    /// The runtime shut down while a credential was renewed.
+    #[error("the runtime ended while a credential was renewed")]
+    RuntimeEnded,
 }
 
 /// An error of a credential plugin.

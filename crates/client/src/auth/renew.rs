@@ -31,6 +31,9 @@ use super::issued::{Freshness, Issued};
 /// The time that a usable credential is kept after a failed renewal, before the next attempt.
 const HOLD_OFF: Duration = Duration::from_secs(10);
 
+/// The number of times that a renewal is repeated because its task was dropped.
+const DROPPED_RENEWALS: u32 = 3;
+
 /// The time that the caller that starts the renewal of a usable credential waits for the new one.
 /// Reading a file takes less; a plugin or a provider may take a minute, which no request should
 /// wait while its credential is good.
@@ -107,7 +110,7 @@ impl<S: Source> Renewing<S> {
 
     /// Returns the credential to use now, after a renewal if necessary.
     pub(super) async fn get(&self) -> Result<Held, AuthError> {
-        loop {
+        for _ in 0..=DROPPED_RENEWALS {
             let (outcome, meanwhile) = {
                 let mut state = lock(&self.state);
                 // A renewal that ended has removed itself. One that is finished and still here was
@@ -129,11 +132,12 @@ impl<S: Source> Renewing<S> {
                 Some(held) => tokio::time::timeout(AGING_WAIT, outcome).await.unwrap_or(Some(Ok(held))),
             };
             // The runtime of another caller ended and dropped the renewal: start again on this
-            // caller's runtime.
+            // caller's runtime. If it is this runtime that ends, it drops each of them at once.
             if let Some(outcome) = outcome {
                 return outcome;
             }
         }
+        Err(AuthError::RuntimeEnded)
     }
 
     /// Starts a renewal in its own task. The task ends by itself; [`Drop`] cancels it earlier.
@@ -319,6 +323,28 @@ mod tests {
         let renewing = Renewing::new(script(Lifetime::UntilRejected), None);
         assert_eq!(text(&renewing.get().await.unwrap()), "Bearer 1");
         assert_eq!(text(&renewing.get().await.unwrap()), "Bearer 1");
+    }
+
+    /// A runtime that shuts down drops every task that is spawned on it, and waits for its blocking threads.
+    #[test]
+    fn a_renewal_on_a_runtime_that_shuts_down_fails() {
+        let mut source = script(expired());
+        source.permits = Some(Semaphore::new(0));
+        let renewing = Renewing::new(source, None);
+        let (ended, has_ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+            let handle = runtime.handle().clone();
+            let (begun, has_begun) = std::sync::mpsc::channel();
+            runtime.spawn_blocking(move || {
+                begun.send(()).unwrap();
+                ended.send(handle.block_on(renewing.get())).unwrap();
+            });
+            has_begun.recv().unwrap();
+            drop(runtime);
+        });
+        let result = has_ended.recv_timeout(Duration::from_secs(30)).expect("the renewal has ended");
+        assert!(matches!(result, Err(AuthError::RuntimeEnded)), "{:?}", result.map(|it| it.generation));
     }
 
     #[tokio::test]

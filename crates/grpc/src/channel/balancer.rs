@@ -47,13 +47,12 @@ const KEY_WAIT: Duration = Duration::from_secs(2);
 
 /// Follows `sets` until `stop` is dropped. When the source of the sets ends, the last one stays.
 pub(crate) async fn balance(
-    channel: Arc<ChannelState>,
+    stop_on_drop: StopOnDrop,
     mut sets: watch::Receiver<Arc<EndpointSet>>,
     resolve: Option<Resolve>,
     mut stop: oneshot::Receiver<Infallible>,
 ) {
-    let _stop_on_drop = StopOnDrop(Arc::clone(&channel));
-    let mut balancer = Balancer::new(channel);
+    let mut balancer = Balancer::new(Arc::clone(&stop_on_drop.0));
     let changed = Arc::clone(&balancer.changed);
     let outlier = balancer.channel.settings.outlier.clone();
     let pace = outlier
@@ -97,8 +96,9 @@ pub(crate) async fn balance(
 }
 
 /// Stops the channel when its task ends, also involuntarily: the runtime shuts down, or the task
-/// panics. Otherwise calls from another runtime would wait for its connections forever.
-struct StopOnDrop(Arc<ChannelState>);
+/// panics. Otherwise calls from another runtime would wait for its connections forever. It is created before
+/// the task, because a runtime that shuts down may drop the task without polling it.
+pub(crate) struct StopOnDrop(pub(crate) Arc<ChannelState>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {

@@ -11,7 +11,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use super::balancer::balance;
+use super::balancer::{StopOnDrop, balance};
 use super::channel_state::{ChannelState, Resolve, Settings};
 use super::kube_channel::KubeChannel;
 use super::methods::Methods;
@@ -513,7 +513,7 @@ impl ChannelBuilder {
         };
         let channel = Arc::new(ChannelState::new(settings, self.authority.as_deref().unwrap_or_default()));
         let (stop, stopped) = oneshot::channel();
-        tokio::spawn(balance(Arc::clone(&channel), self.sets, self.resolve.clone(), stopped));
+        tokio::spawn(balance(StopOnDrop(Arc::clone(&channel)), self.sets, self.resolve.clone(), stopped));
         Ok(KubeChannel::new(channel, stop, self.resolve, self.held))
     }
 }

@@ -84,6 +84,11 @@ impl ChannelState {
         self.meter.ready.set(0);
         self.revision.send_modify(|it| *it += 1);
     }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        let snapshot = self.snapshot.load();
+        snapshot.unready.as_ref().is_some_and(|it| matches!(it.why, UnreadyReason::Stopped))
+    }
 }
 
 /// An endpoint of the set, as the balancer knows it.

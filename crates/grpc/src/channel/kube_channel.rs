@@ -133,15 +133,21 @@ impl KubeChannel {
         self.handle.channel.revision.subscribe()
     }
 
-    /// Waits until at least this many endpoints can be picked. Does not wake a lazy channel.
+    /// Waits until at least this many endpoints can be picked. Does not wake a lazy channel. Returns false if the
+    /// channel has stopped, because its runtime has ended.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub async fn connected(&self, count: usize) {
+    pub async fn connected(&self, count: usize) -> bool {
         let mut revision = self.subscribe();
-        // The sender lives in the channel that we hold.
-        while self.ready_endpoints() < count && revision.changed().await.is_ok() {}
+        while self.ready_endpoints() < count {
+            // The sender lives in the channel that we hold.
+            if self.handle.channel.is_stopped() || revision.changed().await.is_err() {
+                return false;
+            }
+        }
+        true
     }
 }
 

@@ -152,6 +152,24 @@ async fn calls_of_a_channel_whose_runtime_has_ended_fail_at_once() {
     }
 }
 
+/// A runtime that shuts down drops tasks that were never polled.
+#[tokio::test]
+async fn a_channel_whose_runtime_ended_before_its_first_poll_has_stopped() {
+    let service = Service::of(&Pod::start_many(1).await);
+    let receiver = service.receiver();
+    let other = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { KubeChannel::from_endpoints(receiver) })
+    });
+    let channel = tokio::task::spawn_blocking(|| other.join().unwrap()).await.unwrap();
+    let mut patient = Request::new(message("hello", 0));
+    patient.extensions_mut().insert(WaitForReady);
+    let client = EchoClient::new(&channel);
+    let call = in_time(client.ask(patient), || format!("{:#?}", channel.endpoints()));
+    assert_eq!(call.await.unwrap_err().code(), Code::Unavailable);
+    assert!(!in_time(channel.connected(1), || "the channel should have stopped".to_owned()).await);
+}
+
 /// The resolve callback is user code, and runs in the balancer's task.
 #[tokio::test]
 async fn a_panic_of_the_resolve_callback_does_not_end_the_channel() {

@@ -213,6 +213,20 @@ async fn in_8_remove_does_not_wait_for_a_running_call_and_shut_down_does() {
     }
 }
 
+/// A stream has no calls that a removal could wait for.
+#[tokio::test]
+async fn the_owner_of_a_stream_can_wait_for_its_removal() {
+    let informer = SharedInformer::new(Live::new(&["a@1", "b@2"]));
+    let mut changes = informer.changes().expect("the informer has not stopped");
+    informer.start();
+    assert!(changes.next().await.is_some());
+    let registration = changes.registration();
+    let removed = tokio::time::timeout(std::time::Duration::from_secs(30), registration.shut_down());
+    removed.await.expect("nothing is left to wait for");
+    assert_eq!(changes.next().await, None);
+    informer.stop().await;
+}
+
 /// A runtime that shuts down drops tasks that were never polled. A caller that waits for the
 /// informer on another runtime must not wait for ever.
 #[test]
