@@ -1,8 +1,9 @@
-//! curl as the floor: the cost of only receiving the list, over the same TLS and HTTP/2.
+//! curl as the floor: the cost of only receiving the list, and then the changes, over the same TLS and
+//! HTTP/2.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use dogwatch::Config;
@@ -48,13 +49,65 @@ impl Curl {
     /// If curl fails.
     pub(super) fn measure(&self, media_type: &str, objects: usize) -> Result<Report> {
         let (start, _) = run(Command::new("curl").arg("--version"))?;
-        let mut list = Command::new("curl");
-        list.args(["--silent", "--show-error", "--fail", "--http2", "--user-agent", USER_AGENT]);
-        list.arg("--config").arg(&self.options);
-        list.args(["--header", &format!("Accept: {media_type}"), "--output", "/dev/null", &self.url]);
-        let (cpu, wall) = run(&mut list)?;
+        let (cpu, wall) = run(&mut self.command(media_type, ""))?;
         let cpu_s = Some((cpu - start).max(0.0));
         Ok(Report { objects, sync_s: Some(wall), cpu_s, ..Report::default() })
+    }
+
+    /// Starts to watch the changes after a version, in this media type.
+    ///
+    /// # Errors
+    /// If curl fails.
+    pub(super) fn watch(&self, media_type: &str, version: &str) -> Result<CurlWatch> {
+        // The start of the process and the handshake, which other contenders do not count.
+        let (start, _) = run(&mut self.command(media_type, "?limit=1"))?;
+        let query = format!("?watch=true&resourceVersion={version}");
+        let mut watch = self.command(media_type, &query);
+        let child = watch.arg("--no-buffer").stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        Ok(CurlWatch { child: Some(child.context("cannot start curl")?), start })
+    }
+
+    fn command(&self, media_type: &str, query: &str) -> Command {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--show-error", "--fail", "--http2", "--user-agent", USER_AGENT]);
+        command.arg("--config").arg(&self.options);
+        command.args(["--header", &format!("Accept: {media_type}"), "--output", "/dev/null"]);
+        command.arg(format!("{}{query}", self.url));
+        command
+    }
+}
+
+/// A curl that watches.
+#[derive(Debug)]
+pub(super) struct CurlWatch {
+    /// Absent once it was ended.
+    child: Option<Child>,
+    /// The seconds of processor time before the watch.
+    start: f64,
+}
+
+impl CurlWatch {
+    /// Ends the watch, and returns the microseconds of processor time for each of this many changes.
+    ///
+    /// # Errors
+    /// If curl had ended before.
+    pub(super) fn end(mut self, changes: u64) -> Result<f64> {
+        let mut child = self.child.take().context("curl was ended before")?;
+        ensure!(child.try_wait()?.is_none(), "curl has ended in the middle of its watch");
+        child.kill()?;
+        let ended = child.wait4().context("cannot wait for curl")?;
+        let cpu = ended.rusage.utime.saturating_add(ended.rusage.stime).as_secs_f64();
+        Ok((cpu - self.start).max(0.0) * 1e6 / changes as f64)
+    }
+}
+
+impl Drop for CurlWatch {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It fails if curl has ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

@@ -28,6 +28,7 @@ mod programs;
 mod contender_process;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -55,7 +56,7 @@ struct Options {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// The number of changes that each contender receives in a round.
-    #[arg(long, default_value_t = 2_000)]
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     updates: u32,
     /// Use the API server of this kubeconfig. It must not have controllers that delete pods of nodes and
     /// owners that do not exist. The pods are left in the namespace bench-peers for the next run.
@@ -111,9 +112,8 @@ async fn compare(options: Options) -> Result<()> {
             results.add(program.name, turns.times(program).await?);
         }
         for (name, media_type) in MEDIA_TYPES {
-            if let Some(curl) = curl.clone() {
-                let report = tokio::task::spawn_blocking(move || curl.measure(media_type, count));
-                results.add(name, report.await??);
+            if let Some(curl) = &curl {
+                results.add(name, turns.curl(curl, media_type).await?);
             }
         }
     }
@@ -125,7 +125,10 @@ async fn compare(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// The encodings in which curl reads the list.
+/// The time after the last change until every watch has received it.
+const LAST_CHANGE: Duration = Duration::from_millis(500);
+
+/// The encodings in which curl reads.
 const MEDIA_TYPES: [(&str, &str); 2] =
     [(CURL_JSON, "application/json"), (CURL_PROTOBUF, "application/vnd.kubernetes.protobuf")];
 
@@ -157,6 +160,19 @@ impl Turns<'_> {
     /// Measures the heap of a contender.
     async fn heap(&self, program: &Program) -> Result<Report> {
         self.start(program, Purpose::Heap).await?.report().await
+    }
+
+    /// Measures curl.
+    async fn curl(&mut self, curl: &Curl, media_type: &'static str) -> Result<Report> {
+        let (version, count, curl) = (self.pods.version().await?, self.count, curl.clone());
+        let started = tokio::task::spawn_blocking(move || {
+            anyhow::Ok((curl.measure(media_type, count)?, curl.watch(media_type, &version)?))
+        });
+        let (mut report, watch) = started.await??;
+        self.pods.touch(self.updates).await?;
+        tokio::time::sleep(LAST_CHANGE).await;
+        report.cpu_us_per_event = Some(watch.end(self.updates)?);
+        Ok(report)
     }
 
     /// Starts a contender and waits until its cache is synced.

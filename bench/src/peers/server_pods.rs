@@ -72,6 +72,15 @@ impl ServerPods {
         Ok(Self { api, names, next: 0 })
     }
 
+    /// Returns the current version of the collection.
+    ///
+    /// # Errors
+    /// If the request fails.
+    pub(super) async fn version(&self) -> Result<String> {
+        let list = self.api.reading::<IgnoredAny>().list(&ListParams::default().limit(1)).await?;
+        Ok(list.metadata.version.to_string())
+    }
+
     /// Changes an annotation of `count` pods, one after the other, at a bounded rate.
     ///
     /// # Errors
