@@ -36,6 +36,15 @@ fn group(bits: usize, loads: &[Arc<Load>], policy: &Policy) -> Group<(usize, usi
     Group::new(members, policy, None, Arc::new(PolicyState::new()))
 }
 
+/// Counts a caller down when it ends, also by a panic: the test ends with its last caller.
+struct Leaving<'a>(&'a AtomicUsize);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Snapshots are replaced as fast as possible while calls pick from them and hold on to their
 /// picks.
 #[test]
@@ -47,6 +56,7 @@ fn picks_come_from_one_snapshot_and_every_call_is_uncounted() {
         thread::scope(|scope| {
             for _ in 0..CALLERS {
                 scope.spawn(|| {
+                    let _leaving = Leaving(&callers);
                     let mut held = Vec::new();
                     for _ in 0..PICKS {
                         let snapshot = snapshot.load();
@@ -57,8 +67,6 @@ fn picks_come_from_one_snapshot_and_every_call_is_uncounted() {
                             held.swap_remove(random::below(16));
                         }
                     }
-                    drop(held);
-                    callers.fetch_sub(1, Ordering::SeqCst);
                 });
             }
             scope.spawn(|| {
@@ -91,14 +99,19 @@ fn waiting_for_no_calls_in_flight_never_misses_a_wakeup() {
                 }
             });
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async {
-            for _ in 0..2_000 {
-                load.wait_until_idle().await;
-            }
-        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let in_time = async |waits| {
+            let waiting = async {
+                for _ in 0..waits {
+                    load.wait_until_idle().await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), waiting).await.is_ok()
+        };
+        let woken = runtime.block_on(in_time(2_000));
         stop.store(true, Ordering::SeqCst);
-        runtime.block_on(load.wait_until_idle());
+        assert!(woken, "the task was not woken");
+        assert!(runtime.block_on(in_time(1)), "the task was not woken at the end");
     });
     assert_eq!(load.in_flight(), 0);
 }

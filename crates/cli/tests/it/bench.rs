@@ -1,5 +1,7 @@
 //! `dogwatch bench sync` against an in-process API server.
 
+use std::time::Duration;
+
 use dogwatch::Api;
 use dogwatch::api::WriteParams;
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
@@ -51,7 +53,8 @@ async fn each_payload_is_measured_in_one_line() {
 async fn it_waits_for_updates_and_reports_the_cost_of_each() {
     let server = cluster(1).await;
     let command = RunningCommand::start(&server, &["bench", "sync", "configmaps", "--updates", "5"]);
-    let _ = server.request_log().wait_for(|it| it.verb == "watch" && it.resource == "configmaps", 1).await;
+    let watches = server.request_log().wait_for(|it| it.verb == "watch" && it.resource == "configmaps", 1);
+    let _ = tokio::time::timeout(Duration::from_secs(60), watches).await.expect("the command watches");
     let maps = Api::<ConfigMap>::namespaced(client(&server), "bench");
     for at in 0..5 {
         let mut map = ConfigMap::default();

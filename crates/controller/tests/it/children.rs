@@ -78,7 +78,10 @@ impl Family {
     /// Waits until the controller has created the secret of a new map, and deletes it at once.
     async fn create_and_lose(&self, name: &str) {
         self.cluster.create(&map(name)).await;
+        let mut attempts = 0;
         while !self.has(name).await {
+            attempts += 1;
+            assert!(attempts < 1_000_000, "the controller has not created {name}");
             tokio::task::yield_now().await;
         }
         self.delete(name).await;

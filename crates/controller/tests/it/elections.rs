@@ -38,7 +38,9 @@ async fn le_5_one_client_serves_the_elections_of_many_leases() {
             elector.run_while_leading(async |_| together.wait().await.is_leader()).await.expect("led")
         });
     }
-    assert_eq!(runs.join_all().await.into_iter().filter(|it| *it).count(), 1, "all lead at once");
+    let runs = tokio::time::timeout(Duration::from_secs(60), runs.join_all()).await;
+    let leaders = runs.expect("all lead at once").into_iter().filter(|it| *it).count();
+    assert_eq!(leaders, 1, "one of them is the leader of the barrier");
 }
 
 #[tokio::test]
@@ -84,7 +86,8 @@ async fn le_5_the_metrics_of_an_election() {
     let updates = server.request_log().clone();
     let work = async |_: Leadership| {
         let leads = read("leader_election_master_status");
-        let _ = updates.wait_for(|it| it.verb == "update", 3).await;
+        let updated = updates.wait_for(|it| it.verb == "update", 3);
+        let _ = tokio::time::timeout(Duration::from_secs(60), updated).await.expect("the lease is renewed");
         leads
     };
     assert_eq!(elector.run_while_leading(work).await.expect("led"), Some(1.0));

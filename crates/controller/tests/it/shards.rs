@@ -54,10 +54,9 @@ async fn divided(members: &[&ShardMember], keys: &[String]) {
         if keys.iter().all(|it| owners(it) == 1) && members.iter().all(|it| it.is_settled()) {
             return;
         }
-        futures_util::future::select_all(changes.iter_mut().map(|it| Box::pin(it.changed())))
-            .await
-            .0
-            .expect("the sender is alive");
+        let changed = futures_util::future::select_all(changes.iter_mut().map(|it| Box::pin(it.changed())));
+        let changed = tokio::time::timeout(Duration::from_secs(60), changed).await;
+        changed.expect("the keys are divided within a minute").0.expect("the sender is alive");
     }
 }
 

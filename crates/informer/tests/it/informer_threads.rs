@@ -136,9 +136,13 @@ async fn in_10_starts_stops_and_new_handlers_may_be_concurrent() {
             informer.stop().await;
             assert!(informer.is_stopped() && informer.add_handler(Replica::default()).is_err());
         });
-        while let Some(done) = all.join_next().await {
-            done.expect("no check failed");
-        }
+        let ended = async {
+            while let Some(done) = all.join_next().await {
+                done.expect("no check failed");
+            }
+        };
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(60), ended).await;
+        assert!(ended.is_ok(), "round {round} has not ended");
     }
 }
 

@@ -8,6 +8,15 @@ use dogwatch_informer::{Delta, Index, StoreWriter, WaitError};
 
 use crate::store::{TestStore, Thing, list, thing};
 
+/// Ends the readers when the writer ends, also by a panic.
+struct EndReaders<'a>(&'a AtomicBool);
+
+impl Drop for EndReaders<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_when_the_store_has_reached_the_version() {
     let mut it = TestStore::new();
@@ -77,6 +86,7 @@ fn readers_on_other_threads_never_see_a_mix_of_two_states() {
     writer.apply(list("1", (0..ACCOUNTS).map(|it| account(it, 1, 0))), &mut changes);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _end = EndReaders(&done);
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut last = 0;
@@ -110,7 +120,6 @@ fn readers_on_other_threads_never_see_a_mix_of_two_states() {
             changes.clear();
             writer.apply(deltas, &mut changes);
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(store.len(), ACCOUNTS);
 }
@@ -133,6 +142,7 @@ fn indexes_can_be_added_and_removed_concurrently_with_the_writer() {
     writer.apply(list("1", (0..OBJECTS).map(|it| object(it, 1))), &mut changes);
     let (done, whole) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
+        let _end = EndReaders(&done);
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 store.add_index(by_parity()).unwrap();
@@ -166,7 +176,6 @@ fn indexes_can_be_added_and_removed_concurrently_with_the_writer() {
             changes.clear();
             writer.apply([Delta::Applied(object(batch % OBJECTS, batch + 2))], &mut changes);
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(store.len(), OBJECTS);
 }
@@ -181,6 +190,7 @@ fn waiters_on_other_threads_are_woken_at_every_version() {
     let store = writer.store();
     let arrived = AtomicUsize::new(0);
     thread::scope(|scope| {
+        let _end = EndReaders(&done);
         for _ in 0..WAITERS {
             scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
