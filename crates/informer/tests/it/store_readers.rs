@@ -190,7 +190,6 @@ fn waiters_on_other_threads_are_woken_at_every_version() {
     let store = writer.store();
     let arrived = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let _end = EndReaders(&done);
         for _ in 0..WAITERS {
             scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
