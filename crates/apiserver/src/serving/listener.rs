@@ -22,11 +22,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// The pause after an error of `accept`, such as running out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Accepts connections until the server stops or the listener is dropped.
+/// Accepts connections until the listener is dropped.
 pub(super) async fn accept<H: Handler>(listener: Weak<TcpListener>, tls: Option<Tls>, inner: Arc<Inner<H>>) {
-    let stopped = inner.shutdown.graceful.clone();
-    // Dropping a listener does not wake the task that waits for it.
-    while let Some(Some(accepted)) = stopped.run_until_cancelled(next(&listener)).await {
+    while let Some(accepted) = next(&listener).await {
         match accepted {
             Ok((stream, from)) => {
                 let serving = serve_socket(stream, from, tls.clone(), Arc::clone(&inner));

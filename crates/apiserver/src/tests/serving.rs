@@ -90,17 +90,6 @@ async fn text(sender: &mut Sender, path: &str) -> String {
     String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
-/// Dropping a listener does not wake the task that accepts connections. The clock is paused and advances only
-/// while every task waits, so the time of a grace period would show.
-#[tokio::test(start_paused = true)]
-async fn a_server_without_connections_stops_at_once() {
-    let serving = Serving::bind(TestHandler, "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
-    tokio::task::yield_now().await;
-    let start = tokio::time::Instant::now();
-    serving.stop().await;
-    assert_eq!(start.elapsed(), std::time::Duration::ZERO);
-}
-
 #[tokio::test]
 async fn one_port_serves_http_1_and_http_2() {
     let (_serving, address) = plain().await;

@@ -438,8 +438,8 @@ fn custom_objects_cost_in_proportion_to_their_size() {
         ),
         (
             "selectable fields of many versions",
-            // The large number must not exceed the limit of 256.
-            30,
+            // The large number must not exceed the limit of 32.
+            4,
             |n| {
                 let fields = map(8, |i| (format!("f{i}"), json!({ "type": "string" })));
                 let schema = json!({ "type": "object", "properties": fields });
@@ -450,7 +450,7 @@ fn custom_objects_cost_in_proportion_to_their_size() {
                     version["selectableFields"] = list(8, |i| json!({ "jsonPath": format!(".spec.f{i}") }));
                     version
                 });
-                let text = "x".repeat(50 * n);
+                let text = "x".repeat(375 * n);
                 let spec = map(8, |i| (format!("f{i}"), json!(text)));
                 vec![Sent::post(DEFINITIONS, &definition(versions)), Sent::post(THINGS, &thing(spec))]
             },
@@ -847,7 +847,8 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "versions",
-            10,
+            // The large number must not exceed the limit of 32.
+            4,
             |n| {
                 vec![Sent::post(
                     DEFINITIONS,
@@ -863,7 +864,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "equal versions",
-            10,
+            4,
             |n| vec![Sent::post(DEFINITIONS, &definition(list(n, |_| version(json!({ "type": "object" })))))],
             422,
         ),
@@ -963,8 +964,8 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "short names",
-            // The large number must not exceed the limit of 256.
-            30,
+            // The large number must not exceed the limit of 64.
+            8,
             |n| {
                 let mut it = definition(json!([version(json!({ "type": "object" }))]));
                 it["spec"]["names"]["shortNames"] = list(n, |i| json!(format!("t{i}")));
@@ -975,7 +976,7 @@ fn definitions_cost_in_proportion_to_their_size() {
         ),
         (
             "equal short names",
-            30,
+            8,
             |n| {
                 let mut it = definition(json!([version(json!({ "type": "object" }))]));
                 it["spec"]["names"]["shortNames"] = list(n, |_| json!("t"));
@@ -1215,14 +1216,14 @@ fn schemas_and_their_objects_cost_in_proportion_to_their_size() {
             "managers of many versions",
             30,
             |n| {
-                let versions = list(n, |i| {
+                let versions = list(32, |i| {
                     let mut it = version(anything());
                     it["name"] = json!(format!("v{}", i + 1));
                     it["storage"] = json!(i == 0);
                     it
                 });
                 let managers = list(n, |i| {
-                    json!({ "manager": format!("m{i}"), "operation": "Apply", "apiVersion": format!("ex.io/v{}", i + 1),
+                    json!({ "manager": format!("m{i}"), "operation": "Apply", "apiVersion": format!("ex.io/v{}", i % 32 + 1),
                         "fieldsType": "FieldsV1", "fieldsV1": { "f:spec": { (format!("f:k{i}")): {} } } })
                 });
                 vec![
