@@ -13,14 +13,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{Id, JoinError, JoinSet, block_in_place};
 
 /// A set of runtime tasks, which run in parallel, whose futures the owner can drop.
 ///
-/// Dropping the set waits for a task that is being polled at that moment until its next `await`;
-/// the other futures are dropped at once. The set must not be dropped by one of its own tasks.
+/// Dropping the set waits for a task that is being polled at that moment until its next `await`, unless the
+/// runtime shuts down; the other futures are dropped at once. The set must not be dropped by one of its own tasks.
 pub(crate) struct OwnedTasks<T: Send + 'static> {
     tasks: JoinSet<Option<T>>,
     /// In spawn order, so that the futures are also dropped in that order.
@@ -29,6 +30,9 @@ pub(crate) struct OwnedTasks<T: Send + 'static> {
 
 /// The future of one task, locked while it is polled; `None` once it has completed.
 struct Slot<T>(Mutex<Option<BoxedFuture<T>>>);
+
+/// The time between two checks whether the runtime shuts down.
+const BETWEEN_CHECKS: Duration = Duration::from_millis(50);
 
 type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -50,13 +54,35 @@ impl<T> Slot<T> {
             Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
         let handed_over = is_worker.then(|| {
             // It panics within a `LocalSet`, whose thread is not one of the workers.
-            catch_unwind(AssertUnwindSafe(|| block_in_place(|| self.lock().take())))
+            catch_unwind(AssertUnwindSafe(|| block_in_place(|| self.wait_and_take())))
         });
         match handed_over {
             Some(Ok(future)) => future,
-            _ => self.lock().take(),
+            _ => self.wait_and_take(),
         }
     }
+
+    /// Waits for the poll in progress. When the runtime shuts down, its workers drop all tasks before
+    /// the poll's timers and sockets end; then the future is left to its task, which is not polled again.
+    fn wait_and_take(&self) -> Option<BoxedFuture<T>> {
+        loop {
+            if let Some(mut future) = self.0.try_lock_for(BETWEEN_CHECKS) {
+                return future.take();
+            }
+            if runtime_has_ended() {
+                return None;
+            }
+        }
+    }
+}
+
+/// Returns true if the current runtime shuts down: it drops new tasks at once.
+fn runtime_has_ended() -> bool {
+    let Ok(runtime) = Handle::try_current() else { return false };
+    let task = runtime.spawn(std::future::pending::<()>());
+    let ended = task.is_finished();
+    task.abort();
+    ended
 }
 
 impl<T: Send + 'static> OwnedTasks<T> {
@@ -132,7 +158,6 @@ impl<T: Send + 'static> fmt::Debug for OwnedTasks<T> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Duration;
 
     use super::*;
 
@@ -174,6 +199,32 @@ mod tests {
             ended.send(()).expect("the test waits");
         });
         has_ended.recv_timeout(Duration::from_secs(30)).expect("the set was dropped");
+    }
+
+    /// The workers of a runtime that shuts down drop the set before they end the timer for which the task
+    /// waits.
+    #[test]
+    fn a_runtime_shuts_down_while_a_task_blocks_on_it() {
+        let (ended, has_ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            let runtime = runtime.expect("a runtime can be made");
+            let (begun, has_begun) = std::sync::mpsc::channel();
+            runtime.spawn(async move {
+                let mut tasks = OwnedTasks::new();
+                tasks.spawn(async move {
+                    block_in_place(|| {
+                        begun.send(()).expect("the test waits");
+                        Handle::current().block_on(tokio::time::sleep(Duration::from_secs(3_600)));
+                    });
+                });
+                tasks.join_next().await;
+            });
+            has_begun.recv_timeout(Duration::from_secs(30)).expect("the task runs");
+            drop(runtime);
+            ended.send(()).expect("the test waits");
+        });
+        has_ended.recv_timeout(Duration::from_secs(30)).expect("the runtime was dropped");
     }
 
     /// With a `JoinSet` instead, the flag would still be set when the drop returns.

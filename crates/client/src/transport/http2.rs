@@ -338,7 +338,10 @@ impl OpenConnections {
     /// Reserves a slot on the oldest connection with room, so that later ones become idle and
     /// close.
     fn reserve(&self) -> Option<StreamSlot> {
-        self.connections().iter().find_map(SharedConnection::reserve)
+        let mut connections = self.connections();
+        // Those of a runtime that has ended do not remove themselves.
+        connections.retain(|it| !it.sender.is_closed());
+        connections.iter().find_map(SharedConnection::reserve)
     }
 
     fn remove(&self, connection: &Arc<SharedConnection>) {
