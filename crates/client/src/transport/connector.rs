@@ -245,6 +245,14 @@ impl Service<Uri> for OpenStream {
     }
 }
 
+#[cfg(test)]
+impl ServerConnection {
+    /// Wraps the client's side of an HTTP/2 connection.
+    pub(super) fn over(io: tokio::io::DuplexStream) -> Self {
+        Self { io: boxed(io), is_http2: true }
+    }
+}
+
 impl Connection for ServerConnection {
     fn connected(&self) -> Connected {
         let connected = Connected::new();

@@ -111,7 +111,7 @@ struct Settings {
 /// The connections that take new requests, and the attempt to open another.
 #[derive(Default)]
 struct OpenConnections {
-    /// The connections in the order they were opened. A std mutex: never held across an await.
+    /// The connections in the order they were opened.
     connections: Mutex<Vec<Arc<SharedConnection>>>,
     state: Mutex<PoolState>,
 }
@@ -331,17 +331,17 @@ impl OpenConnections {
         let load = Load { in_flight: 0, limit, idle_since, closing: false, has_answered: false };
         let shared = Arc::new(SharedConnection { sender, load: Mutex::new(load), recheck: Arc::default() });
         let entry = PoolEntry { shared: Arc::downgrade(&shared), open: Arc::downgrade(self) };
-        tokio::spawn(drive(connection, entry, Arc::clone(&shared.recheck), settings));
+        let recheck = Arc::clone(&shared.recheck);
+        // First the list: on a runtime that shuts down, the task is dropped at once, and its entry
+        // with it.
         self.connections().push(shared);
+        tokio::spawn(drive(connection, entry, recheck, settings));
     }
 
     /// Reserves a slot on the oldest connection with room, so that later ones become idle and
     /// close.
     fn reserve(&self) -> Option<StreamSlot> {
-        let mut connections = self.connections();
-        // Those of a runtime that has ended do not remove themselves.
-        connections.retain(|it| !it.sender.is_closed());
-        connections.iter().find_map(SharedConnection::reserve)
+        self.connections().iter().find_map(SharedConnection::reserve)
     }
 
     fn remove(&self, connection: &Arc<SharedConnection>) {
@@ -394,7 +394,8 @@ fn is_repeatable_after_go_away(method: &Method, body: &RequestBody) -> bool {
     method.is_safe() || !body.is_end_stream()
 }
 
-/// A connection's entry in its pool. It keeps neither alive.
+/// A connection's entry in its pool, removed when this is dropped: when the connection's task ends,
+/// by itself or with its runtime. It keeps neither alive.
 struct PoolEntry {
     shared: Weak<SharedConnection>,
     open: Weak<OpenConnections>,
@@ -426,6 +427,12 @@ impl PoolEntry {
     }
 }
 
+impl Drop for PoolEntry {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
 /// Adds a duration without exceeding the clock's range: an idle time of `Duration::MAX` means
 /// "never".
 fn after(instant: Instant, duration: Duration) -> Instant {
@@ -443,7 +450,7 @@ async fn drive(mut connection: Connection, entry: PoolEntry, recheck: Arc<Notify
                 if let Err(error) = ended {
                     tracing::debug!(%error, "an HTTP/2 connection ended");
                 }
-                return entry.remove();
+                return;
             }
             () = recheck.notified() => {}
             () = tokio::time::sleep_until(review) => {}
@@ -455,6 +462,29 @@ async fn drive(mut connection: Connection, entry: PoolEntry, recheck: Arc<Notify
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_of_ended_runtimes_leave_the_pool() {
+        let open = Arc::new(OpenConnections::default());
+        let mut peers = Vec::new();
+        for _ in 0..3 {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.expect("a runtime");
+            runtime.block_on(async {
+                let (ours, theirs) = tokio::io::duplex(1 << 16);
+                peers.push(theirs);
+                let builder = http2::Builder::new(TokioExecutor::new());
+                let (sender, connection) =
+                    builder.handshake(ServerConnection::over(ours)).await.expect("a connection");
+                let idle_timeout = Duration::from_secs(60);
+                open.add(sender, connection, Settings { builder, max_streams: 1, idle_timeout });
+                assert!(open.reserve().is_some(), "the new connection takes requests");
+            });
+            assert_eq!(open.connections().len(), 1);
+            drop(runtime);
+            assert_eq!(open.connections().len(), 0, "its runtime has ended");
+        }
+    }
 
     #[test]
     fn after_a_goaway_a_request_that_changes_something_is_repeated_only_if_it_has_a_body() {

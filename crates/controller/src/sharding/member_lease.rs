@@ -74,7 +74,6 @@ impl MemberLease {
             return self.join(&leases, &live).await;
         }
         let view = view(&live, &self.shared.me);
-        self.sweep(now).await;
         if view != self.acting {
             let moved = self.shared.lock().act_on(&view);
             if moved {
@@ -92,6 +91,7 @@ impl MemberLease {
             tracing::debug!(member = self.shared.me, "all members act on the same view");
             self.shared.changed();
         }
+        self.sweep(now).await;
         Ok(false)
     }
 
@@ -150,9 +150,10 @@ impl MemberLease {
         }
     }
 
-    /// Deletes the Leases of members that are long gone. Failures are harmless.
+    /// Deletes the Lease of one member that is long gone: one in each turn, so that many of them do
+    /// not delay the renewal of ours. Failures are harmless.
     async fn sweep(&self, now: Duration) {
-        for gone in self.members.long_gone(FORGOTTEN_AFTER, now) {
+        if let Some(gone) = self.members.long_gone(FORGOTTEN_AFTER, now).first() {
             let seats = Arc::clone(&self.seats);
             if let Err(error) = self.bounded(seats.delete(&gone.lease, &gone.version)).await {
                 tracing::debug!(lease = gone.lease, %error, "cannot delete the Lease of a member that is gone");

@@ -12,7 +12,8 @@ use dogwatch_client::Error;
 use dogwatch_core::{Reason, Status};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::{oneshot, watch};
@@ -318,6 +319,79 @@ async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_owned_ag
         () = owned() => {}
     }
     assert_eq!(work.now_or_never(), Some(None));
+}
+
+/// A connection on which a deletion takes long.
+struct SlowDeletions(Connection);
+
+impl MemberLeaseStore for SlowDeletions {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>> {
+        self.0.list()
+    }
+
+    fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
+        self.0.create(lease)
+    }
+
+    fn update(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
+        self.0.update(lease)
+    }
+
+    fn delete<'s>(&'s self, name: &'s str, version: &'s str) -> BoxFuture<'s, Result<(), Error>> {
+        Box::pin(async move {
+            sleep(RETRY).await;
+            self.0.delete(name, version).await
+        })
+    }
+}
+
+/// A Deployment that was scaled down from twenty replicas to one.
+#[tokio::test(start_paused = true)]
+async fn the_leases_of_many_former_members_are_deleted_without_a_lapse_of_ownership() {
+    let (fault_free, server) = (watch::Sender::new(false), Arc::<Server>::default());
+    for gone in 0..20 {
+        let name = Some(format!("gone-{gone}"));
+        let spec = LeaseSpec {
+            holder_identity: name.clone(),
+            lease_duration_seconds: Some(15),
+            ..LeaseSpec::default()
+        };
+        let lease = Lease { metadata: ObjectMeta { name, ..ObjectMeta::default() }, spec: Some(spec) };
+        server.carry_out(Request::Create(lease)).expect("a new Lease");
+    }
+    let connection = Connection {
+        server: Arc::clone(&server),
+        faulty: fault_free.subscribe(),
+        random: Mutex::new((StdRng::seed_from_u64(1), None)),
+        slow: Duration::ZERO,
+    };
+    let member = ShardMember::over(SlowDeletions(connection), "group")
+        .identity("me")
+        .lease_duration(LEASE)
+        .renew_deadline(RENEW)
+        .retry_period(RETRY)
+        .build()
+        .expect("valid settings");
+    let leases = || server.leases.lock().unwrap().0.len();
+    let work = async {
+        let mut changes = member.changes();
+        while !member.owns("key") {
+            changes.changed().await.expect("the member is alive");
+        }
+        let all_deleted = async {
+            while leases() > 1 {
+                sleep(RETRY).await;
+            }
+        };
+        member.while_owning("key", all_deleted).await
+    };
+    tokio::select! {
+        biased;
+        () = member.run_until(pending()) => unreachable!("it is not stopped"),
+        done = tokio::time::timeout(LEASE * 100, work) => {
+            assert_eq!(done, Ok(Some(())), "{} Leases are left", leases());
+        }
+    }
 }
 
 /// Replicas that all have the same name, or a pod that was force-deleted while its node kept
