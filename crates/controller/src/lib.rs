@@ -147,7 +147,7 @@ mod manager;
 
 pub use action::{Action, BoxError, Terminal};
 pub use causes::{Cause, Causes, ObjectCause, ObjectEvent};
-pub use controller::{Controller, ControllerBuilder, ControllerError};
+pub use controller::{Controller, ControllerBuilder, ControllerError, ControllerMonitor, ControllerStats};
 pub use endpoints::Endpoints;
 pub use events::{EventBroadcaster, EventRecorder, NewEvent};
 pub use finalizer::Finalizer;
@@ -162,3 +162,8 @@ pub use source::{LOW_PRIORITY, Owned, Watched};
 /// The token that signals a stop; each task of a manager receives one.
 pub use tokio_util::sync::CancellationToken;
 pub use upsert::create_or_update;
+
+/// The code in the README, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -5,6 +5,27 @@
 //! Target ─► Resolver: slices of its namespace ─► fold ─► EndpointSet ─► connections ─► policy ─► your call
 //! ```
 //!
+//! ```
+//! use dogwatch_grpc::{LeastRequest, Resolver};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let yaml = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, \
+//! #     metadata: {name: greeter-1, namespace: default, labels: {kubernetes.io/service-name: greeter}}, \
+//! #     ports: [{name: grpc, port: 50051}], endpoints: [{addresses: [127.0.0.1]}]}";
+//! # let server = dogwatch_apiserver::ApiServer::builder().in_process().yaml(yaml).start().await?;
+//! # let client = dogwatch_client::Client::from_service(server.url().parse()?, "default", server.service());
+//! // `dogwatch_grpc::channel("kubernetes:///greeter:grpc").await?` does the same with all defaults.
+//! let resolver = Resolver::new(client); // for example from Client::from_env
+//! let target = "kubernetes:///greeter:grpc".parse()?;
+//! assert_eq!(resolver.watch(&target).known().await.usable().count(), 1);
+//! let channel = resolver.channel(&target).policy(LeastRequest::default()).build()?;
+//! // let mut client = GreeterClient::new(channel); // any client that tonic generates
+//! # drop(channel);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! **Ports.** `kubernetes:///greeter.shop:grpc` names a port of the EndpointSlices, and
 //! `kubernetes:///greeter.shop:80` the number of a port of the Service, or of the pods if the Service
 //! cannot be read. Without a port, pods with several ports are called at the first port of the Service.
@@ -61,8 +82,8 @@ mod peer_faults;
 #[doc(hidden)]
 pub use channel::measure;
 pub use channel::{
-    ChannelBuilder, Code, ConfigError, EndpointStatus, Interrupted, KubeChannel, ResponseBody, Retry,
-    WaitForReady,
+    ChannelBuilder, ChannelMonitor, ChannelStats, Code, ConfigError, EndpointStatus, Interrupted,
+    KubeChannel, ResponseBody, Retry, WaitForReady,
 };
 pub use connection::{Backoff, State};
 pub use dial::{DialError, channel, channel_builder};
@@ -77,3 +98,8 @@ pub use resolver::{EndpointWatch, Resolver, ResolverOptions};
 pub use subset::subset;
 pub use target::{Port, Schemes, Target, TargetError, TargetProblem};
 pub use topology::Topology;
+
+/// The code in the README, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dogwatch_client::api::{Representation, StaticScope};
@@ -19,7 +19,9 @@ use futures_util::future::join_all;
 use kube_core::{DynamicObject, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::informer::{Contents, InformerBuilder, Lifecycle, NotSynced, SharedInformer, WeakInformer};
+use crate::informer::{
+    Contents, InformerBuilder, InformerMonitor, Lifecycle, NotSynced, SharedInformer, WeakInformer,
+};
 
 /// A factory of shared informers: one for each client, resource, selection, payload type and
 /// [representation](Representation).
@@ -335,6 +337,12 @@ impl InformerFactory {
         join_all(lifecycles.into_iter().map(Lifecycle::stopped)).await;
     }
 
+    /// Returns an observer of the informers of this factory that keeps neither them nor the factory
+    /// alive.
+    pub fn monitor(&self) -> FactoryMonitor {
+        FactoryMonitor(Arc::downgrade(&self.members))
+    }
+
     /// Returns the informers that callers still hold.
     fn informers(&self) -> Vec<Box<dyn AnyInformer>> {
         self.members().informers.values().filter_map(|it| it.informer()).collect()
@@ -342,6 +350,56 @@ impl InformerFactory {
 
     fn members(&self) -> MutexGuard<'_, Members> {
         self.members.lock()
+    }
+}
+
+/// Finds the informers of a factory, without keeping them or the factory alive.
+///
+/// ```
+/// use dogwatch_informer::InformerFactory;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let factory = InformerFactory::new(client);
+/// let monitor = factory.monitor();
+/// let maps = factory.get::<ConfigMap>();
+/// assert_eq!(monitor.informers(), Some(vec![maps.monitor()]));
+/// drop(factory);
+/// assert_eq!(monitor.informers(), None);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct FactoryMonitor(Weak<Mutex<Members>>);
+
+impl FactoryMonitor {
+    /// Returns observers of the informers that callers hold, by name. Returns `None` once the last
+    /// clone of the factory was dropped; its informers may still run.
+    pub fn informers(&self) -> Option<Vec<InformerMonitor>> {
+        let members = self.0.upgrade()?;
+        // Handles are dropped after the lock, as in `Members::held`.
+        let mut held: Vec<_> = members.lock().informers.values().filter_map(|it| it.informer()).collect();
+        held.sort_by_key(|it| it.name());
+        Some(held.iter().map(|it| it.monitor()).collect())
+    }
+}
+
+impl PartialEq for FactoryMonitor {
+    /// True for monitors of one factory and its clones.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
+
+impl Eq for FactoryMonitor {}
+
+impl fmt::Debug for FactoryMonitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FactoryMonitor").finish_non_exhaustive()
     }
 }
 
@@ -440,6 +498,7 @@ trait AnyInformer: Send + Sync {
     fn start(&self);
     fn is_started(&self) -> bool;
     fn is_stopping(&self) -> bool;
+    fn monitor(&self) -> InformerMonitor;
     fn synced_within(&self, timeout: Duration) -> BoxFuture<'_, Result<(), NotSynced>>;
     fn stop(&self) -> BoxFuture<'_, ()>;
 }
@@ -469,6 +528,10 @@ impl<T: Object> AnyInformer for SharedInformer<T> {
 
     fn is_stopping(&self) -> bool {
         Self::is_stopping(self)
+    }
+
+    fn monitor(&self) -> InformerMonitor {
+        Self::monitor(self)
     }
 
     fn synced_within(&self, timeout: Duration) -> BoxFuture<'_, Result<(), NotSynced>> {

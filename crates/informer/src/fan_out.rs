@@ -6,11 +6,12 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dogwatch_core::Object;
 use futures_core::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -22,6 +23,7 @@ use crate::mailbox::{Mailbox, Replay, Subscription};
 use crate::metrics::InformerMetrics;
 use crate::number_allocator::NumberAllocator;
 use crate::registration::{Changes, HandlerOptions, Reader, Registration, serve};
+use crate::stats::HandlerStats;
 
 /// The writing end of a mailbox. Dropping it closes the mailbox: the changes in it are still
 /// delivered.
@@ -70,8 +72,10 @@ impl<T: Object> NewSubscription<T> {
         let name: Arc<str> = options.name.or_else(numbered).unwrap_or_default().into();
         let metrics = shared.metrics.handler(&name);
         let mailbox = Mailbox::new(name, number, options.overflow, shared.hasher.clone(), metrics);
+        let mailbox = Arc::new(mailbox);
+        shared.remember(&(Arc::clone(&mailbox) as Arc<dyn Subscription>));
         Self {
-            slot: Slot(Arc::new(mailbox)),
+            slot: Slot(mailbox),
             resync_every: options.resync_every.or(shared.resync_every).filter(|it| !it.is_zero()),
             replay_after_relist: options.replay_after_relist,
             task: None,
@@ -80,7 +84,6 @@ impl<T: Object> NewSubscription<T> {
 }
 
 /// The settings that the handlers of one informer have in common.
-#[derive(Debug)]
 pub(crate) struct HandlerContext {
     pub(crate) hasher: KeyHasher,
     pub(crate) metrics: InformerMetrics,
@@ -88,11 +91,33 @@ pub(crate) struct HandlerContext {
     pub(crate) resync_every: Option<Duration>,
     /// Names for handlers that have none.
     numbers: NumberAllocator,
+    /// The mailboxes of the handlers, for diagnostics. Those that have ended are dropped when
+    /// another one is added.
+    mailboxes: Mutex<Vec<Weak<dyn Subscription>>>,
 }
 
 impl HandlerContext {
     pub(crate) fn new(metrics: InformerMetrics, resync_every: Option<Duration>) -> Self {
-        Self { hasher: KeyHasher::default(), metrics, resync_every, numbers: NumberAllocator::default() }
+        Self {
+            hasher: KeyHasher::default(),
+            metrics,
+            resync_every,
+            numbers: NumberAllocator::default(),
+            mailboxes: Mutex::default(),
+        }
+    }
+
+    /// Adds the mailbox of a new handler.
+    fn remember(&self, mailbox: &Arc<dyn Subscription>) {
+        let mut mailboxes = self.mailboxes.lock();
+        mailboxes.retain(|it| it.upgrade().is_some_and(|it| !it.has_ended()));
+        mailboxes.push(Arc::downgrade(mailbox));
+    }
+
+    /// Returns the numbers of the handlers that have not ended.
+    pub(crate) fn handlers(&self) -> Vec<HandlerStats> {
+        let mailboxes: Vec<_> = self.mailboxes.lock().iter().filter_map(Weak::upgrade).collect();
+        mailboxes.iter().filter(|it| !it.has_ended()).map(|it| it.stats()).collect()
     }
 }
 
@@ -260,6 +285,12 @@ impl<T: Object> FanOut<T> {
 impl<T> Member<T> {
     fn mailbox(&self) -> &Mailbox<T> {
         &self.slot.0
+    }
+}
+
+impl fmt::Debug for HandlerContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandlerContext").field("resync_every", &self.resync_every).finish_non_exhaustive()
     }
 }
 
@@ -611,6 +642,36 @@ mod tests {
     fn in_9_a_resync_is_at_most_once_a_second() {
         let options = HandlerOptions::default().resync_every(Duration::from_millis(5));
         assert_eq!(options.resync_every, Some(Duration::from_secs(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_numbers_of_a_handler_add_up_and_disappear_with_it() {
+        let shared = shared();
+        let mut fan_out = FanOut::new(shared.hasher.clone());
+        let options = with(Overflow::Coalesce).name("slow");
+        let (subscription, mut changes) = NewSubscription::stream(options, &shared);
+        fan_out.join(subscription, there(vec![added("z", 1)]));
+        for change in [added("a", 2), updated("a", 2, 3), updated("a", 3, 4)] {
+            fan_out.publish(vec![change]);
+        }
+        let numbers = || {
+            let handlers = shared.handlers();
+            let it = handlers.first().expect("there is a handler");
+            assert_eq!((handlers.len(), it.name.as_str()), (1, "slow"));
+            (it.received, it.delivered, it.merged, it.pending)
+        };
+        assert_eq!(numbers(), (4, 0, 0, 4));
+        for expected in [added("z", 1), added("a", 2), updated("a", 2, 4)] {
+            assert_eq!(changes.next().await, Some(expected));
+        }
+        assert!(changes.next().now_or_never().is_none());
+        assert_eq!(numbers(), (4, 3, 1, 0));
+        drop(changes);
+        assert!(shared.handlers().is_empty());
+        for _ in 0..100 {
+            drop(NewSubscription::<ConfigMap>::stream(with(Overflow::Grow), &shared));
+        }
+        assert!(shared.mailboxes.lock().len() <= 1, "mailboxes of handlers that are gone are kept");
     }
 
     #[tokio::test(start_paused = true)]

@@ -19,6 +19,7 @@ use crate::backlog::{Backlog, Batch, KeyHasher, Next, TakenChanges};
 use crate::change::Change;
 use crate::metrics::HandlerMetrics;
 use crate::number_allocator::AllocatedNumber;
+use crate::stats::HandlerStats;
 
 /// The policy for the changes that a handler has not processed yet.
 ///
@@ -142,6 +143,8 @@ struct State<T> {
     replay: Option<(Replay<T>, Instant)>,
     /// The number of changes that the reader has taken and not finished.
     in_progress: usize,
+    /// The number of changes that the reader has taken.
+    delivered: u64,
     /// The sequence number after the initial list, once it is known.
     synced_at: Option<u64>,
     /// The sequence number after the last resync.
@@ -176,6 +179,7 @@ impl<T: Object> Mailbox<T> {
                 backlog: Backlog::new(overflow == Overflow::Coalesce, 0),
                 replay: None,
                 in_progress: 0,
+                delivered: 0,
                 synced_at: None,
                 resynced_to: 0,
                 closed: false,
@@ -266,6 +270,7 @@ impl<T: Object> Mailbox<T> {
             match state.backlog.next(limit, current) {
                 Next::Taken => {
                     state.in_progress = current.changes().len();
+                    state.delivered += state.in_progress as u64;
                     let pending = state.pending();
                     current.waiting = pending;
                     if self.has_room(pending) {
@@ -380,6 +385,9 @@ pub(crate) trait Subscription: Send + Sync {
     fn name(&self) -> &str;
     fn progress(&self) -> watch::Receiver<Progress>;
     fn lag(&self) -> Lag;
+    fn stats(&self) -> HandlerStats;
+    /// Returns true if the handler was removed or is not called any more.
+    fn has_ended(&self) -> bool;
     /// Drops the pending changes and ends the handler after a running call.
     fn remove(&self);
 }
@@ -401,6 +409,30 @@ impl<T: Object> Subscription for Mailbox<T> {
             oldest: replay.or_else(|| state.backlog.oldest()).map(|it| it.elapsed()),
             panics: self.panics.load(Ordering::Relaxed),
         }
+    }
+
+    fn stats(&self) -> HandlerStats {
+        let state = self.state();
+        let replay = state.replay.as_ref();
+        let oldest = replay.map(|(_, since)| *since).or_else(|| state.backlog.oldest());
+        let received = state.backlog.next_sequence();
+        // While the replay is built its changes are in progress, and not in the backlog yet.
+        let waiting = (state.pending() - state.in_progress) as u64;
+        let building = if state.delivered == 0 { state.in_progress as u64 } else { 0 };
+        HandlerStats {
+            name: self.name.to_string(),
+            pending: state.pending(),
+            oldest: oldest.map(|it| it.elapsed()),
+            received,
+            delivered: state.delivered,
+            merged: received.saturating_sub(state.delivered + waiting + building),
+            panics: self.panics.load(Ordering::Relaxed),
+            synced: self.progress.borrow().synced,
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.is_removed()
     }
 
     fn remove(&self) {

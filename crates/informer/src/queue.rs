@@ -71,6 +71,9 @@ pub struct DeltaSender<T>(mpsc::Sender<Delta<T>>);
 /// ```
 pub struct DeltaReceiver<T>(mpsc::Receiver<Delta<T>>);
 
+/// Reads the length of a queue, without keeping it open.
+pub(crate) struct QueueGauge<T>(mpsc::WeakSender<Delta<T>>);
+
 /// The error of sending to a queue whose receiver was dropped.
 ///
 /// ```
@@ -129,6 +132,18 @@ impl<T> DeltaSender<T> {
     pub fn capacity(&self) -> usize {
         self.0.max_capacity()
     }
+
+    /// Returns a reader of the length of the queue.
+    pub(crate) fn gauge(&self) -> QueueGauge<T> {
+        QueueGauge(self.0.downgrade())
+    }
+}
+
+impl<T> QueueGauge<T> {
+    /// Returns the number of deltas in the queue; zero once the reflector has ended.
+    pub(crate) fn depth(&self) -> usize {
+        self.0.upgrade().map_or(0, |it| DeltaSender(it).depth())
+    }
 }
 
 impl<T> DeltaReceiver<T> {
@@ -157,6 +172,18 @@ impl<T> DeltaReceiver<T> {
 impl<T> fmt::Debug for DeltaSender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeltaSender").field("depth", &self.depth()).finish_non_exhaustive()
+    }
+}
+
+impl<T> Clone for QueueGauge<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> fmt::Debug for QueueGauge<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueGauge").field("depth", &self.depth()).finish()
     }
 }
 

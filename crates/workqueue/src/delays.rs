@@ -101,6 +101,17 @@ impl Delays {
         None
     }
 
+    /// Returns at most `limit` pending delays with their times, soonest first. They are those at
+    /// the top of the heap, which are due soon but need not be the very next ones.
+    pub(crate) fn upcoming<K: Eq>(&self, entries: &Entries<K>, limit: usize) -> Vec<(Id, u64)> {
+        // Stale elements are at most half of the heap and [`MAX_STALE`].
+        let looked_at = self.heap.iter().take(limit.saturating_mul(4).saturating_add(MAX_STALE));
+        let pending = looked_at.filter(|Reverse(it)| is_pending(entries, *it));
+        let mut upcoming: Vec<_> = pending.take(limit).map(|Reverse(it)| (it.id, it.at)).collect();
+        upcoming.sort_unstable_by_key(|(_, at)| *at);
+        upcoming
+    }
+
     /// Removes all delays; the caller updates the entries.
     pub(crate) fn clear(&mut self) {
         *self = Self { next_ticket: self.next_ticket, ..Self::default() };

@@ -161,6 +161,12 @@ impl<K: Eq> Entries<K> {
         self.index.iter().copied()
     }
 
+    /// Returns the first slots that are in use, of at most this many slots.
+    pub(crate) fn first(&self, slots: usize) -> impl Iterator<Item = Id> {
+        let used = self.slots.iter().take(slots).enumerate().filter(|(_, it)| it.key.is_some());
+        used.map(|(id, _)| id as Id)
+    }
+
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -275,6 +281,12 @@ impl List {
 
     pub(crate) fn first(&self) -> Option<Id> {
         (self.first != NONE).then_some(self.first)
+    }
+
+    /// Returns the entries of the list, in order.
+    pub(crate) fn iter<K>(&self, entries: &Entries<K>) -> impl Iterator<Item = Id> {
+        let next = move |id: &Id| Some(entries[*id].after).filter(|it| *it != NONE);
+        std::iter::successors(self.first(), next)
     }
 
     #[inline]

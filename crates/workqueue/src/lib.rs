@@ -53,6 +53,7 @@
 
 pub mod limiter;
 mod note;
+mod snapshot;
 mod entries;
 mod ready;
 mod delays;
@@ -75,5 +76,11 @@ pub use self::limiter::RateLimiter;
 pub use self::meter::DURATION_BUCKETS;
 pub use self::note::Note;
 pub use self::parallel::parallelize_until;
-pub use self::queue::{AddOptions, WorkQueue};
+pub use self::queue::{AddOptions, WeakWorkQueue, WorkQueue};
+pub use self::snapshot::{KeySnapshot, KeyStage, QueueSnapshot};
 pub use self::take::Take;
+
+/// The code in the README, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

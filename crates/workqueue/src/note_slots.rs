@@ -84,6 +84,16 @@ impl<N: Note> NoteSlots<N> {
         self.slots.get_mut(id as usize).map(|it| take(&mut it.outstanding)).unwrap_or_default()
     }
 
+    /// Returns the note of the outstanding work, for inspection.
+    pub(crate) fn outstanding(&self, id: Id) -> Option<&N> {
+        self.slots.get(id as usize).map(|it| &it.outstanding)
+    }
+
+    /// Returns the note of the delayed add, for inspection.
+    pub(crate) fn delayed(&self, id: Id) -> Option<&N> {
+        self.slots.get(id as usize).map(|it| &it.delayed)
+    }
+
     /// Removes the note of a delayed add.
     #[inline]
     pub(crate) fn discard_delayed(&mut self, id: Id) {

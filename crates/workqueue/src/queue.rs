@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::builder::WorkQueueBuilder;
 use crate::item::Item;
 use crate::note::Note;
 use crate::shared_queue::SharedQueue;
+use crate::snapshot::QueueSnapshot;
 use crate::take::Take;
 
 /// The interval at which client-go updates the metrics of work in progress:
@@ -54,6 +55,22 @@ const METRICS_PERIOD: Duration = Duration::from_millis(500);
 /// `N` is the type of the [notes](Note) that travel with the keys; by default there are none.
 pub struct WorkQueue<K, N = ()> {
     shared: Arc<SharedQueue<K, N>>,
+}
+
+/// A handle on a queue that does not keep it alive.
+///
+/// ```
+/// use dogwatch_workqueue::WorkQueue;
+///
+/// let queue = WorkQueue::new();
+/// queue.add("web");
+/// let weak = queue.downgrade();
+/// assert_eq!(weak.upgrade().map(|it| it.len()), Some(1));
+/// drop(queue);
+/// assert!(weak.upgrade().is_none());
+/// ```
+pub struct WeakWorkQueue<K, N = ()> {
+    shared: Weak<SharedQueue<K, N>>,
 }
 
 /// The options of [`WorkQueue::add_with`].
@@ -180,6 +197,18 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, N: Note> WorkQueue<K, N> {
         self.shared.counts().1
     }
 
+    /// Returns the counts of the queue, and at most `limit` of the keys that workers hold or that
+    /// are delayed, for diagnostics.
+    ///
+    /// It copies these keys and their notes under the lock of the queue, and is meant to be called
+    /// a few times a second with a limit of some dozens.
+    pub fn snapshot(&self, limit: usize) -> QueueSnapshot<K, N>
+    where
+        N: Clone,
+    {
+        self.shared.snapshot(limit)
+    }
+
     /// Waits for a key to work on. Returns `None` when the queue was shut down and is empty. The
     /// task that has waited longest is served first.
     ///
@@ -266,6 +295,32 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Builds a queue whose keys have [notes](Note) of the type `N`.
     pub fn build_with_notes<N: Note>(self) -> WorkQueue<K, N> {
         WorkQueue { shared: Arc::new(self.into_shared()) }
+    }
+}
+
+impl<K, N> WorkQueue<K, N> {
+    /// Returns a handle that does not keep the queue alive.
+    pub fn downgrade(&self) -> WeakWorkQueue<K, N> {
+        WeakWorkQueue { shared: Arc::downgrade(&self.shared) }
+    }
+}
+
+impl<K, N> WeakWorkQueue<K, N> {
+    /// Returns the queue, if a handle on it is left.
+    pub fn upgrade(&self) -> Option<WorkQueue<K, N>> {
+        self.shared.upgrade().map(|shared| WorkQueue { shared })
+    }
+}
+
+impl<K, N> Clone for WeakWorkQueue<K, N> {
+    fn clone(&self) -> Self {
+        Self { shared: Weak::clone(&self.shared) }
+    }
+}
+
+impl<K, N> fmt::Debug for WeakWorkQueue<K, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakWorkQueue").finish_non_exhaustive()
     }
 }
 

@@ -18,6 +18,7 @@ use crate::limiter::RateLimiter;
 use crate::lock::{Lock, Locked};
 use crate::meter::QueueMetrics;
 use crate::note::Note;
+use crate::snapshot::QueueSnapshot;
 use crate::state::{AddRequest, QueueState, Taken};
 use crate::waiters::{Ticket, Waiters, Wakes};
 
@@ -227,6 +228,23 @@ impl<K: Eq + Hash + Clone, N: Note> SharedQueue<K, N> {
         let counts = (inner.state.ready(), inner.state.delayed());
         self.release(inner, wakes, new);
         counts
+    }
+
+    /// Returns the counts, and at most `limit` keys.
+    pub(crate) fn snapshot(&self, limit: usize) -> QueueSnapshot<K, N>
+    where
+        N: Clone,
+    {
+        let now = self.clock.now();
+        let mut wakes = Wakes::default();
+        let mut inner = self.inner.lock();
+        let (readied, new) = self.advance(&mut inner, now);
+        inner.waiters.wake(readied, &mut wakes);
+        let mut snapshot = inner.state.snapshot(limit, now);
+        self.release(inner, wakes, new);
+        // The limiter has a lock of its own.
+        snapshot.keys.iter_mut().for_each(|it| it.requeues = self.limiter.requeues(&it.key));
+        snapshot
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

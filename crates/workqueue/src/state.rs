@@ -14,11 +14,14 @@
 //! an argument, and the results say how many waiters to wake. [`crate::shared_queue`] puts a lock
 //! around it.
 
+use std::time::Duration;
+
 use crate::delays::Delays;
 use crate::entries::{Delay, Entries, Id, List, Stage};
 use crate::note::Note;
 use crate::note_slots::NoteSlots;
 use crate::ready::Ready;
+use crate::snapshot::{KeySnapshot, KeyStage, QueueSnapshot, SCANNED};
 
 /// The state of a queue. The stage of a key is its whole state: a key is ready if and only if it
 /// has outstanding work and no worker holds it, and it is held at most once, because only
@@ -31,6 +34,10 @@ pub(crate) struct QueueState<K, N = ()> {
     ready: Ready,
     /// The number of entries at `Stage::Held` or `Stage::HeldAndDirty`.
     held: usize,
+    /// The number of adds that were not merged into an earlier one.
+    added: u64,
+    /// The number of keys that were taken.
+    taken: u64,
     /// Present in queues with metrics.
     measured: Option<Box<HeldTimes>>,
     delays: Delays,
@@ -104,6 +111,8 @@ impl<K: Eq + Clone, N: Note> QueueState<K, N> {
             notes: NoteSlots::new(),
             ready,
             held: 0,
+            added: 0,
+            taken: 0,
             measured: measured.then(Box::default),
             delays: Delays::default(),
             earliest_wins,
@@ -243,6 +252,7 @@ impl<K: Eq + Clone, N: Note> QueueState<K, N> {
     pub(crate) fn take(&mut self, now: u64) -> Option<Taken<K, N>> {
         let id = self.ready.pop(&mut self.entries)?;
         self.held += 1;
+        self.taken += 1;
         let entry = &mut self.entries[id];
         entry.stage = Stage::Held;
         let (key, priority) = (entry.key().clone(), entry.priority);
@@ -314,6 +324,50 @@ impl<K: Eq + Clone, N: Note> QueueState<K, N> {
         unused
     }
 
+    /// Returns the counts, and at most `limit` of the keys that are held or delayed. The caller
+    /// adds what the limiter knows.
+    pub(crate) fn snapshot(&self, limit: usize, now: u64) -> QueueSnapshot<K, N>
+    where
+        N: Clone,
+    {
+        let mut keys = self.held_keys(limit, now);
+        for (id, at) in self.delays.upcoming(&self.entries, limit - keys.len()) {
+            let stage = KeyStage::Delayed { due: Duration::from_nanos(at.saturating_sub(now)) };
+            let (key, note) = (self.entries[id].key().clone(), self.notes.delayed(id).cloned());
+            keys.push(KeySnapshot { key, stage, requeues: 0, note });
+        }
+        QueueSnapshot {
+            ready: self.ready(),
+            delayed: self.delayed(),
+            held: self.held,
+            added: self.added,
+            taken: self.taken,
+            shutting_down: self.stopping,
+            keys,
+        }
+    }
+
+    fn held_keys(&self, limit: usize, now: u64) -> Vec<KeySnapshot<K, N>>
+    where
+        N: Clone,
+    {
+        let key = |id: Id| {
+            let (entry, times) = (&self.entries[id], self.measured.as_ref());
+            let since = times.map(|_| self.entries.cold(id).held_since);
+            let elapsed = since.map(|it| Duration::from_nanos(now.saturating_sub(it)));
+            let again = entry.stage == Stage::HeldAndDirty;
+            let stage = KeyStage::Held { elapsed, again };
+            let note = if again { self.notes.outstanding(id).cloned() } else { None };
+            KeySnapshot { key: entry.key().clone(), stage, requeues: 0, note }
+        };
+        let is_held = |id: &Id| matches!(self.entries[*id].stage, Stage::Held | Stage::HeldAndDirty);
+        let limit = limit.min(self.held);
+        match self.measured.as_deref() {
+            Some(HeldTimes { held, .. }) => held.iter(&self.entries).take(limit).map(key).collect(),
+            None => self.entries.first(SCANNED).filter(is_held).take(limit).map(key).collect(),
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn notes(&self) -> &NoteSlots<N> {
         &self.notes
@@ -344,12 +398,14 @@ impl<K: Eq + Clone, N: Note> QueueState<K, N> {
         match entry.stage {
             Stage::Resting => {
                 (entry.stage, entry.priority) = (Stage::Ready, priority);
+                self.added += 1;
                 self.ready.push(&mut self.entries, id);
                 self.begin_to_wait(id, priority, now);
                 (true, true)
             }
             Stage::Held => {
                 (entry.stage, entry.priority) = (Stage::HeldAndDirty, priority);
+                self.added += 1;
                 self.begin_to_wait(id, priority, now);
                 (true, false)
             }

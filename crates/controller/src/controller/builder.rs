@@ -12,6 +12,7 @@ use futures_core::Stream;
 use futures_core::stream::BoxStream;
 
 use super::controller::{Controller, RunSettings};
+use super::monitor::Reconciles;
 use super::shards::Shards;
 use super::worker::ControllerInner;
 use crate::guard::Guard;
@@ -284,6 +285,7 @@ impl<K: Key> ControllerBuilder<K> {
             shards: self.shards,
             timeout: self.timeout,
             metrics,
+            reconciles: Reconciles::default(),
             abandoned: AtomicBool::new(false),
             name,
         };

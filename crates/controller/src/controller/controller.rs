@@ -4,8 +4,8 @@ use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dogwatch_informer::Registration;
@@ -20,6 +20,7 @@ use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use super::error::ControllerError;
+use super::monitor::{ControllerMonitor, ControllerStats, Observed};
 use super::worker::{ControllerInner, text_of};
 use crate::causes::Cause;
 use crate::owned_tasks::OwnedTasks;
@@ -66,6 +67,7 @@ pub struct Controller {
     as_leader: bool,
     sync_timeout: Duration,
     started: watch::Sender<bool>,
+    monitor: ControllerMonitor,
     lifecycle: Box<dyn Lifecycle>,
 }
 
@@ -89,13 +91,21 @@ impl Controller {
         let (streams, sync_timeout) = (Mutex::new(streams), settings.sync_timeout);
         let (inner, started) = (Arc::new(inner), watch::Sender::new(false));
         let registrations = Mutex::default();
+        let (workers, running) = (settings.workers, started.subscribe());
+        let monitor =
+            ControllerMonitor::new(WeakController { inner: Arc::downgrade(&inner), workers, running });
         let lifecycle = Running { inner, streams, settings, registrations, started: started.clone() };
-        Self { name, as_leader, sync_timeout, started, lifecycle: Box::new(lifecycle) }
+        Self { name, as_leader, sync_timeout, started, monitor, lifecycle: Box::new(lifecycle) }
     }
 
     /// Returns the name for logs, metrics and errors.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns an observer of the controller that does not keep it alive.
+    pub fn monitor(&self) -> ControllerMonitor {
+        self.monitor.clone()
     }
 
     /// Returns true if the controller works only while its manager leads.
@@ -189,6 +199,34 @@ impl fmt::Debug for Controller {
             .field("name", &self.name)
             .field("as_leader", &self.as_leader)
             .finish_non_exhaustive()
+    }
+}
+
+/// A controller, for its monitor.
+struct WeakController<K: Key> {
+    inner: Weak<ControllerInner<K>>,
+    workers: usize,
+    /// True once it has begun to reconcile.
+    running: watch::Receiver<bool>,
+}
+
+impl<K: Key> Observed for WeakController<K> {
+    fn stats(&self, keys: usize) -> Option<ControllerStats> {
+        let inner = self.inner.upgrade()?;
+        let mut informers: Vec<_> = inner.sources.iter().map(|it| it.cache().name().to_owned()).collect();
+        informers.sort_unstable();
+        informers.dedup();
+        let (reconciles, failures, busy) = inner.reconciles.counts();
+        Some(ControllerStats {
+            name: inner.name.to_string(),
+            workers: self.workers,
+            started: *self.running.borrow(),
+            informers,
+            reconciles,
+            failures,
+            busy,
+            queue: inner.reconciles.describe(inner.queue.snapshot(keys)),
+        })
     }
 }
 

@@ -10,6 +10,7 @@
 //! The `mod` lines below are in layer order.
 
 mod error;
+mod monitor;
 mod recent_keys;
 mod shards;
 mod worker;
@@ -20,5 +21,6 @@ mod builder;
 pub use builder::ControllerBuilder;
 pub use controller::Controller;
 pub use error::ControllerError;
+pub use monitor::{ControllerMonitor, ControllerStats};
 
 pub(crate) use worker::text_of;

@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::monitor::Reconciles;
 use super::shards::Shards;
 use crate::action::{Action, Failure};
 use crate::causes::{Cause, Causes, KeyQueue};
@@ -35,6 +36,7 @@ pub(super) struct ControllerInner<K: Key> {
     pub(super) shards: Option<Shards<K>>,
     pub(super) timeout: Option<Duration>,
     pub(super) metrics: ControllerMetrics,
+    pub(super) reconciles: Reconciles<K>,
     /// Set when keys that are still in the queue must not be reconciled.
     pub(super) abandoned: AtomicBool,
 }
@@ -122,13 +124,16 @@ impl<K: Key> ControllerInner<K> {
             return;
         }
         self.metrics.caused(context.causes());
+        let _running = self.reconciles.begin(item.key(), context.causes());
         let begun = Instant::now();
         let call = self.call(item, context);
         let outcome = match &self.shards {
             None => Some(call.await),
             Some(shards) => shards.while_owning(item.key(), context.causes(), call).await,
         };
-        self.metrics.took(begun.elapsed());
+        let took = begun.elapsed();
+        self.metrics.took(took);
+        self.reconciles.ended(took);
         self.guard.record(item, context.take_writes(), &self.sources, &self.queue);
         match outcome {
             Some(outcome) => self.act(item, context, outcome),
@@ -207,6 +212,7 @@ impl<K: Key> ControllerInner<K> {
     fn failed(&self) {
         self.metrics.errors.increment(1);
         self.metrics.error.increment(1);
+        self.reconciles.failed();
     }
 
     /// Adds the key again with its priority. Has no effect after a shutdown.
@@ -266,6 +272,7 @@ mod tests {
             shards: Some(Shards::new(member.clone(), |it: &&'static str| (*it).to_owned())),
             timeout: None,
             metrics: ControllerMetrics::new("test", 1),
+            reconciles: Reconciles::default(),
             abandoned: AtomicBool::new(false),
         };
         (Arc::new(inner), calls)

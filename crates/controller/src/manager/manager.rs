@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::unit::Unit;
 use crate::checks::Checks;
-use crate::controller::Controller;
+use crate::controller::{Controller, ControllerMonitor};
 use crate::endpoints::Endpoints;
 use crate::events::{EventBroadcaster, EventRecorder, InvalidReporter};
 use crate::leader::LeaderElector;
@@ -144,6 +144,11 @@ impl Manager {
     pub fn controller(mut self, controller: Controller) -> Self {
         self.controllers.push(controller);
         self
+    }
+
+    /// Returns observers of the controllers that were added so far, which do not keep them alive.
+    pub fn monitors(&self) -> Vec<ControllerMonitor> {
+        self.controllers.iter().map(Controller::monitor).collect()
     }
 
     /// Runs a task next to the controllers, from the beginning, leader or not. It should end soon

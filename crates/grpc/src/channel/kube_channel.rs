@@ -18,6 +18,7 @@ use tower_service::Service;
 use super::body::ResponseBody;
 use super::channel_state::{ChannelState, EndpointStatus, Resolve};
 use super::exchange::Exchange;
+use super::monitor::{ChannelMonitor, Observed};
 
 /// A channel to all endpoints of a target, for any client that tonic generates.
 ///
@@ -74,6 +75,12 @@ struct Handle {
     _held: Vec<Box<dyn Any + Send + Sync>>,
 }
 
+impl Observed for Handle {
+    fn channel(&self) -> &ChannelState {
+        &self.channel
+    }
+}
+
 /// The handle that a call holds.
 struct CallGuard(Arc<Handle>);
 
@@ -119,6 +126,12 @@ impl KubeChannel {
     /// calls. The states are read one after the other, not atomically.
     pub fn endpoints(&self) -> Vec<EndpointStatus> {
         self.handle.channel.members.load().iter().map(EndpointStatus::of).collect()
+    }
+
+    /// Returns an observer of the channel that does not keep it open.
+    pub fn monitor(&self) -> ChannelMonitor {
+        let handle = Arc::downgrade(&self.handle);
+        ChannelMonitor::new(handle)
     }
 
     /// Returns the number of endpoints that can be picked now.

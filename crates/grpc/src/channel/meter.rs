@@ -123,6 +123,11 @@ pub(crate) struct Meter {
 }
 
 impl ChannelMeter {
+    /// Returns the target.
+    pub(crate) fn target(&self) -> &str {
+        &self.target
+    }
+
     pub(crate) fn new(target: &str) -> Self {
         let kind = |it: &'static str| vec![Label::new("target", target.to_owned()), Label::new("kind", it)];
         let labels = || vec![Label::new("target", target.to_owned())];

@@ -15,6 +15,7 @@ mod body;
 mod channel_state;
 mod balancer;
 mod exchange;
+mod monitor;
 mod kube_channel;
 mod builder;
 pub mod measure;
@@ -24,6 +25,7 @@ pub use self::builder::{ChannelBuilder, ConfigError};
 pub use self::channel_state::EndpointStatus;
 pub use self::head::WaitForReady;
 pub use self::kube_channel::KubeChannel;
+pub use self::monitor::{ChannelMonitor, ChannelStats};
 pub use self::retry::Retry;
 pub use self::status::Code;
 #[cfg(feature = "grpc-crate")]

@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_core::{FieldSelector, Gvr, LabelSelector, Object};
+use parking_lot::Mutex;
 
 use super::coverage::Coverage;
 use super::feed::Feed;
 use super::inbox::subscription_channel;
 use super::pump::{OnGone, Pump};
 use super::shared_informer::SharedInformer;
-use super::shared_state::SharedState;
+use super::shared_state::{Queues, SharedState};
 use crate::fan_out::{FanOut, HandlerContext};
 use crate::health_watch::CombinedHealth;
+use crate::history::SyncHistory;
 use crate::index::Index;
 use crate::list_watch::{ListWatch, namespace_of};
 use crate::metrics::InformerMetrics;
@@ -332,13 +334,26 @@ impl<T: Object> InformerBuilder<T> {
             }
         }
         let coverage = Coverage::new(&self.sources, &options);
-        let feed = |(source, rewinds)| Feed::new(source, options.clone(), self.queue_capacity, rewinds);
+        let (history, capacity) = (SyncHistory::default(), self.queue_capacity);
+        let feed = |(source, rewinds)| Feed::new(source, options.clone(), capacity, rewinds, history.clone());
         let feeds: Vec<_> = self.sources.into_iter().zip(writer.rewind_counts()).map(feed).collect();
         let healths = CombinedHealth::new(feeds.iter().map(Feed::health).collect());
+        let gauges = Mutex::new(feeds.iter().map(Feed::queue).collect());
+        let queues = Queues { gauges, capacity };
         let members = HandlerContext::new(InformerMetrics::new(&name, &resource), self.resync_every);
         let fan_out = FanOut::new(members.hasher.clone());
         let (subscriptions, new_subscriptions) = subscription_channel();
-        let state = SharedState::new(name, resource, coverage, store, members, subscriptions, healths);
+        let state = SharedState::new(
+            name,
+            resource,
+            coverage,
+            store,
+            members,
+            subscriptions,
+            healths,
+            history,
+            queues,
+        );
         let pump = Pump {
             feeds,
             writer,

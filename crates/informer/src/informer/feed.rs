@@ -15,8 +15,9 @@ use tracing::Instrument;
 use crate::delta::Delta;
 use crate::health::{HealthState, Problem, ProblemKind};
 use crate::health_watch::{ReflectorHealth, final_health};
+use crate::history::SyncHistory;
 use crate::list_watch::ListWatch;
-use crate::queue::{DeltaQueue, DeltaReceiver};
+use crate::queue::{DeltaQueue, DeltaReceiver, QueueGauge};
 use crate::reflector::{Ended, Reflector, ReflectorOptions};
 use crate::rewind_count::RewindCount;
 
@@ -28,6 +29,10 @@ pub(super) struct Feed<T> {
     capacity: usize,
     /// The count that its reflectors share with the store.
     rewinds: RewindCount,
+    /// The history that its reflectors write.
+    history: SyncHistory,
+    /// The length of the queue.
+    queue: QueueGauge<T>,
     state: State<T>,
     /// The health of its reflector, or of the last one.
     health: ReflectorHealth,
@@ -59,13 +64,19 @@ impl<T: Object> Feed<T> {
         options: ReflectorOptions<T>,
         capacity: usize,
         rewinds: RewindCount,
+        history: SyncHistory,
     ) -> Self {
         let (sender, receiver) = DeltaQueue::channel(capacity);
         let reflector = Reflector::new(Arc::clone(&source), options.clone(), sender);
-        let reflector = reflector.counting_rewinds(rewinds.clone());
-        let health = reflector.published();
+        let reflector = reflector.counting_rewinds(rewinds.clone()).recording(history.clone());
+        let (health, queue) = (reflector.published(), reflector.queue());
         let state = State::Ready(Box::new(reflector), receiver);
-        Self { source, options, capacity, rewinds, state, health }
+        Self { source, options, capacity, rewinds, history, queue, state, health }
+    }
+
+    /// Returns a reader of the length of the queue, until [`Self::restart`] opens another one.
+    pub(super) fn queue(&self) -> QueueGauge<T> {
+        self.queue.clone()
     }
 
     /// Returns the health of its reflector, until [`Self::restart`] starts another one.
@@ -155,7 +166,8 @@ impl<T: Object> Feed<T> {
     pub(super) fn restart(&mut self) -> ReflectorHealth {
         let (sender, receiver) = DeltaQueue::channel(self.capacity);
         let reflector = Reflector::new(Arc::clone(&self.source), self.options.clone(), sender);
-        let reflector = reflector.counting_rewinds(self.rewinds.clone());
+        let reflector = reflector.counting_rewinds(self.rewinds.clone()).recording(self.history.clone());
+        self.queue = reflector.queue();
         let reflector = reflector.after(self.health.borrow().clone());
         self.health = reflector.published();
         self.state = State::Ready(Box::new(reflector), receiver);

@@ -11,11 +11,13 @@ mod feed;
 mod coverage;
 mod inbox;
 mod shared_state;
+mod monitor;
 mod pump;
 mod shared_informer;
 mod builder;
 
 pub use builder::InformerBuilder;
+pub use monitor::InformerMonitor;
 pub use pump::OnGone;
 pub use shared_informer::{InformerStopped, SharedInformer};
 pub use shared_state::NotSynced;

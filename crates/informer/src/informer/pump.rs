@@ -7,6 +7,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -151,6 +152,7 @@ impl<T: Object> Pump<T> {
             && deltas.iter().any(|it| matches!(it, Delta::End { .. }));
         let mut changes = Vec::new();
         self.writer.apply_to(feed, deltas.drain(..), &mut changes);
+        state.applied.fetch_add(count as u64, Ordering::Relaxed);
         self.fan_out.publish(changes);
         if !was_synced && state.store.is_synced() {
             self.fan_out.initial_list_delivered();
@@ -215,6 +217,9 @@ impl<T: Object> Pump<T> {
         for (index, feed) in self.feeds.iter_mut().enumerate() {
             if feed.restart_at().is_some_and(|due| due <= now) {
                 state.healths.replace(index, feed.restart());
+                if let Some(gauge) = state.queues.gauges.lock().get_mut(index) {
+                    *gauge = feed.queue();
+                }
             }
         }
     }

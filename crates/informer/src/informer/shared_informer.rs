@@ -11,6 +11,7 @@ use futures_core::future::BoxFuture;
 use tokio::sync::watch;
 use tracing::Instrument;
 
+use super::monitor::InformerMonitor;
 use super::pump::{Pump, StoppedGuard};
 use super::shared_state::{NotSynced, Phase, SharedState};
 use crate::change::{Change, Deleted};
@@ -21,6 +22,7 @@ use crate::health_watch::HealthWatch;
 use crate::index::{Index, IndexError};
 use crate::lister::Lister;
 use crate::registration::{Changes, HandlerOptions, Registration};
+use crate::stats::InformerStats;
 use crate::store::{Store, WaitError};
 
 /// A local cache of a collection, kept synced with the server and shared by all parts of a program.
@@ -295,6 +297,18 @@ impl<T: Object> SharedInformer<T> {
     /// ```
     pub fn health_watch(&self) -> HealthWatch {
         self.state().healths.watch()
+    }
+
+    /// Returns the numbers of the informer: its cache, its last lists and their reasons, and the
+    /// backlog of each handler.
+    pub fn stats(&self) -> InformerStats {
+        self.state().stats()
+    }
+
+    /// Returns an observer of the informer that does not keep it alive and does not have the type
+    /// of its objects.
+    pub fn monitor(&self) -> InformerMonitor {
+        InformerMonitor::new(self.state())
     }
 
     /// Adds a handler with default options.

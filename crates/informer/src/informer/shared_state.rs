@@ -1,9 +1,11 @@
 //! The state that the handles of an informer and its task share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dogwatch_core::{Object, ResourceType};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::coverage::Coverage;
@@ -11,6 +13,9 @@ use super::inbox::SubscriptionSender;
 use crate::fan_out::HandlerContext;
 use crate::health::Health;
 use crate::health_watch::CombinedHealth;
+use crate::history::SyncHistory;
+use crate::queue::QueueGauge;
+use crate::stats::InformerStats;
 use crate::store::Store;
 
 /// The lifecycle phase of an informer; it only advances.
@@ -34,9 +39,23 @@ pub(super) struct SharedState<T: Object> {
     pub(super) subscriptions: SubscriptionSender<T>,
     /// One health for each feed.
     pub(super) healths: Arc<CombinedHealth>,
+    /// The lists and interruptions of all feeds.
+    pub(super) history: SyncHistory,
+    /// The queues between the reflectors and the store.
+    pub(super) queues: Queues<T>,
+    /// The number of deltas that were applied.
+    pub(super) applied: AtomicU64,
     pub(super) phase: watch::Sender<Phase>,
     /// Set when the task is asked to stop.
     pub(super) stop: watch::Sender<bool>,
+}
+
+/// The queues between the reflectors of an informer and its store.
+pub(super) struct Queues<T> {
+    /// One for each feed; it is replaced when a reflector is restarted.
+    pub(super) gauges: Mutex<Vec<QueueGauge<T>>>,
+    /// The capacity of each.
+    pub(super) capacity: usize,
 }
 
 /// An error of waiting until an informer is synced.
@@ -88,6 +107,7 @@ pub enum NotSynced {
 }
 
 impl<T: Object> SharedState<T> {
+    #[allow(clippy::too_many_arguments, reason = "each is a part of the state")]
     pub(super) fn new(
         name: String,
         resource: ResourceType,
@@ -96,6 +116,8 @@ impl<T: Object> SharedState<T> {
         members: HandlerContext,
         subscriptions: SubscriptionSender<T>,
         healths: CombinedHealth,
+        history: SyncHistory,
+        queues: Queues<T>,
     ) -> Self {
         let (phase, stop) = (watch::Sender::new(Phase::Made), watch::Sender::new(false));
         Self {
@@ -106,6 +128,9 @@ impl<T: Object> SharedState<T> {
             members,
             subscriptions,
             healths: Arc::new(healths),
+            history,
+            queues,
+            applied: AtomicU64::new(0),
             phase,
             stop,
         }
@@ -114,6 +139,28 @@ impl<T: Object> SharedState<T> {
     /// Returns the combined health of its reflectors; when they have ended, their last health.
     pub(super) fn health(&self) -> Health {
         self.healths.get()
+    }
+
+    /// Returns its numbers.
+    pub(super) fn stats(&self) -> InformerStats {
+        let (relists, watches) = self.history.get();
+        let gauges = self.queues.gauges.lock();
+        let (queued, queues) = (gauges.iter().map(QueueGauge::depth).sum(), gauges.len());
+        drop(gauges);
+        InformerStats {
+            name: self.name.clone(),
+            resource: self.resource.clone(),
+            health: self.health(),
+            version: self.store.version(),
+            objects: self.store.len(),
+            memory: self.store.memory(),
+            applied: self.applied.load(Ordering::Relaxed),
+            queued,
+            queue_capacity: self.queues.capacity.saturating_mul(queues),
+            relists,
+            watches,
+            handlers: self.members.handlers(),
+        }
     }
 
     /// Marks the informer as stopped.

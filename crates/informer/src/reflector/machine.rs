@@ -26,6 +26,7 @@ use super::signals::{Command, Ended, Measure, Moment};
 use crate::backoff::{Backoff, MAX_WAIT, instant_after};
 use crate::delta::Delta;
 use crate::health::{Health, HealthState, ProblemKind};
+use crate::history::{Relist, RelistReason, shortened};
 
 /// The number of consecutive watches without a result after which the collection is listed again,
 /// and of unfinished streams of initial events after which it is listed instead. client-go lists
@@ -55,6 +56,8 @@ pub(super) struct Machine {
     pub(super) backoff: Backoff,
     pub(super) internal_errors: InternalErrors,
     pub(super) tracker: HealthTracker,
+    /// The reason for the next list or the one in progress, and the problem that led to it.
+    pub(super) relist_reason: Option<(RelistReason, Option<String>)>,
     /// The number of consecutive watches that could not be opened or brought nothing.
     pub(super) fruitless: u32,
     /// The number of consecutive streams of initial events that were not finished.
@@ -172,6 +175,7 @@ impl Machine {
             backoff: Backoff::new(options.backoff),
             internal_errors: InternalErrors::new(options.internal_error_retry),
             tracker: HealthTracker::default(),
+            relist_reason: Some((RelistReason::Start, None)),
             fruitless: 0,
             unfinished: 0,
             ignores_initial_events: false,
@@ -195,6 +199,8 @@ impl Machine {
     /// the first answer that it is still gone ends this one too: the informer retries periodically.
     pub(super) fn continue_after(&mut self, ended: Health) {
         self.still_gone = ended.state == HealthState::NotServed;
+        let reason = if self.still_gone { RelistReason::NotServed } else { RelistReason::Restarted };
+        self.relist_reason = Some((reason, ended.problem.as_ref().map(|it| shortened(&it.message))));
         // Without it, the first list could be answered from a cache that is older than what was
         // delivered.
         self.position.last = ended.last_version.clone();
@@ -274,6 +280,9 @@ impl Machine {
     pub(super) fn retry_watch<T>(&mut self, at: Moment, least: Option<Duration>, out: &mut Vec<Command<T>>) {
         self.fruitless += 1;
         let next = if self.fruitless >= MAX_ATTEMPTS { Next::Sync } else { Next::Watch };
+        if next == Next::Sync {
+            self.relist_because(RelistReason::Connection);
+        }
         self.wait_then(at, next, least, out);
     }
 
@@ -303,10 +312,17 @@ impl Machine {
             self.rewound(at, &version, out);
             return false;
         }
-        out.push(Command::Measure(Measure::Listed {
+        debug_assert!(self.relist_reason.is_some(), "a list has a reason");
+        let (reason, message) = self.relist_reason.take().unwrap_or((RelistReason::Connection, None));
+        out.push(Command::Measure(Measure::Listed(Box::new(Relist {
+            number: 0,
+            reason,
+            message,
+            completed_at: at.now,
             took: at.now.saturating_duration_since(list.since),
-            items: list.items,
-        }));
+            objects: list.items,
+            version: version.clone(),
+        }))));
         list.end(version.clone(), out);
         (self.undecodable, self.nameless) = (list.undecodable.into_keys().collect(), list.nameless);
         self.tracker.set_undecodable(self.undecodable.len() + self.nameless);
@@ -332,10 +348,22 @@ impl Machine {
         self.tracker.rewound();
         let kind = ProblemKind::HistoryReset;
         self.tracker.failed(at.now, Until::Synced, Explanation { kind, message });
+        // Whatever the reason before: a list for it would have been complete by now.
+        self.relist_reason = None;
+        self.relist_because(RelistReason::HistoryReset);
         self.position =
             Position { last: ResourceVersion::UNSET, unavailable: true, paged: self.position.paged };
         out.push(Command::Emit(Delta::Rewound));
         self.wait_then(at, Next::Sync, None, out);
+    }
+
+    /// Records the reason for the next list, and the current problem. The first reason since the
+    /// last list counts, because failures of the list itself follow from it.
+    pub(super) fn relist_because(&mut self, reason: RelistReason) {
+        if self.relist_reason.is_none() {
+            let message = self.tracker.health().problem.as_ref().map(|it| shortened(&it.message));
+            self.relist_reason = Some((reason, message));
+        }
     }
 
     /// Ends for good.

@@ -48,17 +48,18 @@ impl ReflectorMetrics {
         self.watches.increment(1);
     }
 
-    pub(super) fn measured(&self, measure: Measure) {
+    pub(super) fn measured(&self, measure: &Measure) {
         match measure {
-            Measure::Listed { took, items } => {
-                self.list_duration.record(took.as_secs_f64());
-                self.items_per_list.record(items as f64);
+            Measure::Listed(list) => {
+                self.list_duration.record(list.took.as_secs_f64());
+                self.items_per_list.record(list.objects as f64);
             }
             Measure::Watched { took, events, short } => {
                 self.watch_duration.record(took.as_secs_f64());
-                self.items_per_watch.record(events as f64);
-                self.short_watches.increment(u64::from(short));
+                self.items_per_watch.record(*events as f64);
+                self.short_watches.increment(u64::from(*short));
             }
+            Measure::Interrupted(_) => {}
         }
     }
 

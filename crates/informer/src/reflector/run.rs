@@ -19,13 +19,14 @@ use super::health_tracker::Significance;
 use super::machine::Machine;
 use super::metrics::ReflectorMetrics;
 use super::options::{ReflectorOptions, Transform};
-use super::signals::{Command, Ended, Input, Moment};
+use super::signals::{Command, Ended, Input, Measure, Moment};
 use crate::backoff::{MAX_WAIT, instant_after};
 use crate::delta::Delta;
 use crate::health::{Health, Problem};
 use crate::health_watch::{HealthSender, HealthWatch, ReflectorHealth};
+use crate::history::SyncHistory;
 use crate::list_watch::ListWatch;
-use crate::queue::DeltaSender;
+use crate::queue::{DeltaSender, QueueGauge};
 use crate::rewind_count::RewindCount;
 
 /// The number of undecodable objects that are logged as warnings; further ones are logged at debug
@@ -80,6 +81,7 @@ pub struct Reflector<T> {
     sender: DeltaSender<T>,
     health: HealthSender,
     rewinds: RewindCount,
+    history: SyncHistory,
 }
 
 impl<T: Object> Reflector<T> {
@@ -91,7 +93,8 @@ impl<T: Object> Reflector<T> {
         let rng = StdRng::seed_from_u64(options.seed.unwrap_or_else(rand::random));
         let (resync, transform) = (options.resync, options.transform);
         let (health, rewinds) = (HealthSender::new(), RewindCount::default());
-        Self { source, name, resync, transform, rng, machine, sender, health, rewinds }
+        let history = SyncHistory::default();
+        Self { source, name, resync, transform, rng, machine, sender, health, rewinds, history }
     }
 
     /// Continues where another reflector of the same collection ended: its counters continue, and
@@ -107,6 +110,16 @@ impl<T: Object> Reflector<T> {
     /// Counts its rewinds in this counter.
     pub(crate) fn counting_rewinds(self, rewinds: RewindCount) -> Self {
         Self { rewinds, ..self }
+    }
+
+    /// Records its lists and the ends of its watches in this history.
+    pub(crate) fn recording(self, history: SyncHistory) -> Self {
+        Self { history, ..self }
+    }
+
+    /// Returns a reader of the length of its queue.
+    pub(crate) fn queue(&self) -> QueueGauge<T> {
+        self.sender.gauge()
     }
 
     /// Returns a watch of its health, which can be created before it runs and read after it has
@@ -237,6 +250,7 @@ impl<T: Object> Running<T> {
                     self.metrics.listing();
                 }
                 self.metrics.watching();
+                self.reflector.history.watching();
                 tracing::debug!(
                     name = %self.reflector.name, version = %params.version, initial_events = params.send_initial_events,
                     "watching"
@@ -253,10 +267,19 @@ impl<T: Object> Running<T> {
                 self.activity = Activity::Discovering(with_timeout(self.reflector.source.is_served()));
             }
             Command::Wait(wait) => self.activity = Activity::Waiting(Box::pin(tokio::time::sleep(wait))),
-            Command::Measure(measure) => self.metrics.measured(measure),
+            Command::Measure(measure) => self.measured(measure),
             Command::End(ended) => return Some(ended),
         }
         None
+    }
+
+    fn measured(&self, measure: Measure) {
+        self.metrics.measured(&measure);
+        match measure {
+            Measure::Listed(list) => self.reflector.history.listed(*list),
+            Measure::Interrupted(message) => self.reflector.history.interrupted(Instant::now(), &message),
+            Measure::Watched { .. } => {}
+        }
     }
 
     /// Publishes the health, and logs new problems.

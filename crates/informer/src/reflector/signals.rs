@@ -8,6 +8,7 @@ use dogwatch_wire::{UndecodableItem, WatchEvent};
 use tokio::time::Instant;
 
 use crate::delta::Delta;
+use crate::history::Relist;
 
 /// The time of an input, and a random number in [0, 1) for jitter.
 #[derive(Clone, Copy, Debug)]
@@ -65,10 +66,12 @@ pub(super) enum Command<T> {
 }
 
 /// Measurements of something that is over.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Measure {
-    /// A collection was listed.
-    Listed { took: Duration, items: u64 },
+    /// A collection was listed. The list has no number yet.
+    Listed(Box<Relist>),
+    /// A watch ended before its timeout, for this reason.
+    Interrupted(String),
     /// A watch ended; a short one brought nothing and ended within a second.
     Watched { took: Duration, events: u64, short: bool },
 }

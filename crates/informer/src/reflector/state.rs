@@ -15,8 +15,9 @@ use super::health_tracker::Until;
 use super::list_in_progress::ListInProgress;
 use super::machine::{Absence, Machine, Next, OpenWatch, Phase, SHORT_WATCH};
 use super::options::NotFound;
-use super::signals::{Command, Input, Moment};
+use super::signals::{Command, Input, Measure, Moment};
 use crate::delta::Delta;
+use crate::history::RelistReason;
 
 /// The number of consecutive silences after which the collection is listed again, if the server is
 /// known to send bookmarks.
@@ -174,14 +175,16 @@ impl Machine {
             // no such limit, and needs no comparison.
             Failure::Busy | Failure::Connection if matches!(error, Error::TimedOut(_)) => {
                 self.tracker.failed(at.now, Until::Accepted, message);
+                self.relist_because(RelistReason::Connection);
                 self.wait_then(at, Next::Sync, least, out);
             }
             Failure::Busy | Failure::Connection => {
                 self.tracker.failed(at.now, Until::Accepted, message);
                 self.wait_then(at, Next::Watch, least, out);
             }
-            Failure::Version | Failure::NotFound => {
+            failure @ (Failure::Version | Failure::NotFound) => {
                 self.tracker.failed(at.now, Until::Accepted, message);
+                self.relist_because(reason_of(failure));
                 self.wait_then(at, Next::Sync, least, out);
             }
             // A 5xx may come from a server that is starting.
@@ -340,7 +343,10 @@ impl Machine {
             // The server reports if the version is too old. Until then, it is the best one to
             // resume from.
             Failure::Busy | Failure::Connection => self.wait_then(at, Next::Watch, least, out),
-            Failure::Version | Failure::NotFound => self.wait_then(at, Next::Sync, least, out),
+            failure @ (Failure::Version | Failure::NotFound) => {
+                self.relist_because(reason_of(failure));
+                self.wait_then(at, Next::Sync, least, out);
+            }
             Failure::Other => self.retry_watch(at, least, out),
         }
     }
@@ -425,17 +431,22 @@ impl Machine {
         let short = self.watched(at, open, out);
         let ending = Ending::of(&status);
         let least = status.suggested_delay();
+        let reason = reason_of(Failure::of_status(&status));
         let internal = ending == Ending::Internal && self.internal_errors.tolerable(at.now);
         if ending != Ending::Internal {
             self.internal_errors.end();
         }
-        let message = explain(Attempt::Watch, &self.resource, &status.into());
-        self.tracker.failed(at.now, Until::Synced, message);
+        let explanation = explain(Attempt::Watch, &self.resource, &status.into());
+        out.push(Command::Measure(Measure::Interrupted(explanation.message.clone())));
+        self.tracker.failed(at.now, Until::Synced, explanation);
         match ending {
             Ending::Internal if internal && !short => self.follow(at, out),
             Ending::Internal if internal => self.wait_then(at, Next::Watch, least, out),
             Ending::Later => self.wait_then(at, Next::Watch, least, out),
-            Ending::Internal | Ending::Relist => self.wait_then(at, Next::Sync, least, out),
+            Ending::Internal | Ending::Relist => {
+                self.relist_because(reason);
+                self.wait_then(at, Next::Sync, least, out);
+            }
         }
     }
 
@@ -448,6 +459,13 @@ impl Machine {
         let lasted = at.now.saturating_duration_since(open.since);
         let in_time = matches!(input, Input::Closed) && lasted.saturating_add(SHORT_WATCH) >= open.timeout;
         self.suspect |= !in_time;
+        if !in_time {
+            let message = match input {
+                Input::Lost(error) => explain(Attempt::Watch, &self.resource, error).message,
+                _ => "the server or a proxy closed the watch before its timeout".to_owned(),
+            };
+            out.push(Command::Measure(Measure::Interrupted(message)));
+        }
         if self.watched(at, open, out) {
             let explanation = self.ended_early(input);
             self.tracker.failed(at.now, Until::Synced, explanation);
@@ -505,6 +523,8 @@ impl Machine {
             Phase::Discovering(absence) => self.wait_then(at, Next::Sync, absence.least, out),
             Phase::Watching(open) => {
                 self.watched(at, &open, out);
+                let message = self.tracker.health().problem.as_ref().map(|it| it.message.clone());
+                out.extend(message.map(|it| Command::Measure(Measure::Interrupted(it))));
                 self.stalls += 1;
                 self.suspect = true;
                 let doublings = self.quiet.min(MOST_DOUBLINGS);
@@ -514,6 +534,7 @@ impl Machine {
                 let enough = if expected { STALLS } else { STALLS_WITHOUT_BOOKMARKS << doublings };
                 if self.stalls >= enough {
                     self.after_silence = true;
+                    self.relist_because(RelistReason::Silence);
                     self.wait_then(at, Next::Sync, None, out);
                 } else {
                     self.resume(at, out);
@@ -530,6 +551,16 @@ impl Machine {
                 named(&self.resource)
             )),
         }
+    }
+}
+
+/// Returns the reason for a list after a watch that failed in this way.
+fn reason_of(failure: Failure) -> RelistReason {
+    match failure {
+        Failure::Version => RelistReason::Expired,
+        Failure::NotFound => RelistReason::NotServed,
+        Failure::Busy | Failure::Connection => RelistReason::Connection,
+        Failure::Other => RelistReason::ServerError,
     }
 }
 

@@ -14,6 +14,7 @@ use super::options::ReflectorOptions;
 use super::signals::{Command, Ended, Input, Measure, Moment};
 use crate::backoff::{BackoffOptions, instant_after};
 use crate::delta::Delta;
+use crate::history::RelistReason;
 
 struct Thing(Meta);
 
@@ -386,6 +387,46 @@ fn a_watch_that_brought_nothing_within_a_second_is_short() {
     assert!(!short(&["waited", "newest 1", "opened"], 1000));
     assert!(!short(&["newest 1", "opened", "modified a@2"], 0));
     assert!(short(&["newest 2", "opened", "bookmark 2"], 0), "the bookmark brings nothing new");
+}
+
+#[test]
+fn a_list_has_the_reason_for_which_the_last_watch_ended() {
+    use RelistReason::{Connection, Expired, HistoryReset, NotServed, ServerError, Silence, Start};
+    let fruitless = ["opened", "lost", "waited", "newest 5"];
+    let mut thrice = fruitless.repeat(3);
+    thrice.truncate(11);
+    thrice.push("list ended 6");
+    let mut silent = vec!["opened"];
+    silent.extend(["silence 300", "newest 5", "opened"].repeat(5));
+    silent.extend(["waited", "list ended 6"]);
+    for (texts, reasons) in [
+        (&[][..], &[Start][..]),
+        (&["opened", "error Expired", "waited", "list ended 6"], &[Start, Expired]),
+        (&["not opened Expired", "waited", "list ended 6"], &[Start, Expired]),
+        (&["not opened NotFound", "waited", "list ended 6"], &[Start, NotServed]),
+        (&["opened", "error Invalid", "waited", "list ended 6"], &[Start, ServerError]),
+        (&["opened", "modified a@3", "waited", "list ended 3"], &[Start, HistoryReset]),
+        (
+            &["opened", "error Expired", "waited", "list ended 3", "waited", "list ended 3"],
+            &[Start, HistoryReset],
+        ),
+        (
+            &["opened", "error Expired", "waited", "list failed InternalError", "waited", "list ended 6"],
+            &[Start, Expired],
+        ),
+        (&thrice[..], &[Start, Connection]),
+        (&silent[..], &[Start, Silence]),
+    ] {
+        let (mut machine, mut out) = (machine(false), Vec::new());
+        for text in ["start", "list ended 5"].iter().chain(texts) {
+            machine.step(Moment { now: Instant::now(), chance: 0.0 }, input(text), &mut out);
+        }
+        let listed = out.iter().filter_map(|it| match it {
+            Command::Measure(Measure::Listed(list)) => Some(list.reason),
+            _ => None,
+        });
+        assert_eq!(listed.collect::<Vec<_>>(), reasons, "{texts:?}");
+    }
 }
 
 /// Checks any sequence of inputs: deltas follow their grammar, and there is always a current

@@ -2,6 +2,7 @@
 
 mod basics;
 mod shutdown;
+mod snapshots;
 mod order;
 mod delays;
 mod waiting;
