@@ -84,6 +84,24 @@
 //! - **Errors.** [`Error`] is classified by what the caller can do next; [`Status`](api::Status) is
 //!   the error response of the server.
 //!
+//! # Features
+//!
+//! The client is always there. A program that needs no more leaves out the rest:
+//! `dogwatch = { version = "0.1", default-features = false, features = ["latest"] }`.
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `latest` | yes | the newest Kubernetes version of k8s-openapi; without it, choose one with k8s-openapi's own features |
+//! | `informer` | yes, by `controller` | [`informer`]: local caches |
+//! | `workqueue` | yes, by `controller` | [`workqueue`], which needs no Kubernetes |
+//! | `controller` | yes | [`controller`]: reconcilers, managers, leader election, Events |
+//! | `grpc` | yes | [`grpc`]: channels for tonic by the names of Services |
+//! | `grpc-crate` | | the same for the official `grpc` crate |
+//! | `derive` | | `#[derive(CustomResource)]` and `#[derive(View)]` |
+//! | `testing` | | `dogwatch::testing`: an API server in the process of a test |
+//! | `zstd` | | compression of packed objects |
+//! | `kube` | | a client from a `kube::Config` |
+//!
 //! # If you come from client-go
 //!
 //! | client-go | here |
@@ -128,14 +146,21 @@ mod definition;
 pub mod testing;
 
 pub use dogwatch_client::{Api, Client, Config, Error, auth, conditions, config, discovery, tls, transport};
+#[cfg(feature = "controller")]
 pub use dogwatch_controller::{Action, Context, Controller, Manager, Reconciler};
 pub use dogwatch_core::{Object, ObjectKey, View};
+#[cfg(feature = "informer")]
 pub use dogwatch_informer::{InformerFactory, SharedInformer, Store};
 
+#[cfg(feature = "controller")]
 pub use dogwatch_controller as controller;
+#[cfg(feature = "diagnostics")]
+pub use dogwatch_diagnostics as diagnostics;
 #[cfg(feature = "grpc")]
 pub use dogwatch_grpc as grpc;
+#[cfg(feature = "informer")]
 pub use dogwatch_informer as informer;
+#[cfg(feature = "workqueue")]
 pub use dogwatch_workqueue as workqueue;
 pub use {http, k8s_openapi, kube_core};
 
@@ -217,6 +242,16 @@ pub mod __private {
 }
 
 /// The code in the README, compiled and run as tests.
-#[cfg(all(doctest, feature = "testing", feature = "grpc"))]
+#[cfg(all(doctest, feature = "testing", feature = "controller", feature = "grpc"))]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
+
+/// The code in the README of this crate, compiled as tests.
+#[cfg(all(doctest, feature = "informer"))]
+#[doc = include_str!("../README.md")]
+pub struct CrateReadme;
+
+/// The code in the README of the macros, compiled as tests here, where the names in it exist.
+#[cfg(all(doctest, feature = "derive"))]
+#[doc = include_str!("../../derive/README.md")]
+pub struct DeriveReadme;

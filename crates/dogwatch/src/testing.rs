@@ -33,7 +33,9 @@ use kube_core::{CustomResourceExt, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use dogwatch_apiserver::{ApiServer, ApiServerBuilder, StartError, faults, log};
+pub use dogwatch_apiserver::{
+    Anonymous, ApiServer, ApiServerBuilder, AuthorizationMode, StartError, User, faults, log,
+};
 pub use dogwatch_simulator as simulator;
 
 /// A server in this process with a [controller manager](ControllerManager), and a client for it.

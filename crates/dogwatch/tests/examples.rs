@@ -85,12 +85,14 @@ const RUNS: &[Run] = &[
         arguments: &["web-1"],
         prints: "web-1: 1 containers on Some(\"node-1\")\n",
     },
+    Run { example: "12_live_page", arguments: &["0"], prints: "open http://127.0.0.1:" },
 ];
 
 #[test]
 fn every_example_is_run() {
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").read_dir().unwrap();
-    let files = files.map(|it| it.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned());
+    let files = files.map(|it| it.unwrap().path()).filter(|it| it.extension().is_some_and(|it| it == "rs"));
+    let files = files.map(|it| it.file_stem().unwrap().to_str().unwrap().to_owned());
     let run: BTreeSet<_> = RUNS.iter().map(|it| it.example.to_owned()).collect();
     assert_eq!(files.collect::<BTreeSet<_>>(), run, "the table of this test and the examples differ");
 }
@@ -106,7 +108,11 @@ async fn every_example_prints_what_it_should() {
 impl Run {
     /// False for an example whose feature is off; `cargo test --workspace` has all of them on.
     fn is_built(&self) -> bool {
-        cfg!(feature = "derive") || self.example != "07_pods_by_node"
+        match self.example {
+            "07_pods_by_node" => cfg!(feature = "derive"),
+            "12_live_page" => cfg!(feature = "diagnostics"),
+            _ => true,
+        }
     }
 
     /// Runs the example on a fork of the cluster in which a pod is created and deleted.

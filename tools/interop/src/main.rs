@@ -1,5 +1,5 @@
 //! dogwatch together with other programs: `cargo xtask kubectl`, `original-controllers`,
-//! `controller-runtime`, `e2e`, `browser`, `follow` and `soak grpc` start this program.
+//! `controller-runtime`, `e2e`, `browser`, `live-page`, `follow` and `soak grpc` start this program.
 //!
 //! Each task is a directory below. This file only parses the command line.
 
@@ -10,7 +10,9 @@ mod kubectl;
 mod kube_controller_manager;
 mod controller_runtime;
 mod e2e;
+mod chromium;
 mod browser;
+mod live_page;
 mod follow;
 mod grpc_soak;
 
@@ -39,6 +41,9 @@ enum Task {
     E2e(e2e::Options),
     /// Let web pages in a real Chromium try to use `dogwatch serve`, and fail if one can.
     Browser(browser::Options),
+    /// Open the live diagnostics page of a program in a real Chromium, check it, and save
+    /// screenshots.
+    LivePage(live_page::Options),
     /// Let kube-rs, client-go and our client follow a server with injected faults, and compare
     /// their caches.
     Follow(follow::Options),
@@ -86,6 +91,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::ControllerRuntime(options) => runtime::run(controller_runtime::run(&options)),
         Task::E2e(options) => runtime::run(e2e::run(&options)),
         Task::Browser(options) => runtime::run(browser::run(&options)),
+        Task::LivePage(options) => runtime::run(live_page::run(&options)),
         Task::Follow(options) => runtime::run(follow::run(&options)),
         Task::GrpcSoak(options) => grpc_soak::run(&options),
     }
@@ -113,6 +119,7 @@ mod tests {
             &["e2e", "--e2e-binary", "x", "--encoding", "json", "Watchers"],
             &["follow", "--objects", "10"],
             &["browser", "--chromium", "x"],
+            &["live-page", "--chromium", "x", "--screenshots", "y"],
         ] {
             assert!(Arguments::try_parse_from(["interop"].iter().chain(named)).is_ok(), "{named:?}");
         }

@@ -13,8 +13,16 @@ fn the_help_names_every_task() {
         .expect("the program was built for this test");
     assert!(output.status.success(), "{output:?}");
     let help = String::from_utf8(output.stdout).expect("the help is UTF-8");
-    let tasks =
-        ["kubectl", "original-controllers", "controller-runtime", "e2e", "browser", "follow", "grpc-soak"];
+    let tasks = [
+        "kubectl",
+        "original-controllers",
+        "controller-runtime",
+        "e2e",
+        "browser",
+        "live-page",
+        "follow",
+        "grpc-soak",
+    ];
     let missing: Vec<_> = tasks.iter().filter(|task| !help.contains(*task)).collect();
     assert!(missing.is_empty(), "{missing:?} missing in:\n{help}");
 }

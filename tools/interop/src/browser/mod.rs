@@ -37,9 +37,8 @@ use request_log::{LoggedRequest, requests};
 use scenario::{FOREIGN_NAME, Scenario};
 use testbed::server::OwnServer;
 
-/// The names of Chromium executables.
-const NAMES: [&str; 5] =
-    ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell"];
+use crate::chromium;
+
 /// The address of the page's server: on this machine, and different from the API server's.
 const PAGE_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// The content that no page may read.
@@ -63,9 +62,8 @@ pub(crate) struct Options {
 /// Lets pages of other sites try to use our server, and fails if one succeeds. Without a Chromium
 /// it prints so and does nothing.
 pub(crate) async fn run(options: &Options) -> Result<()> {
-    let Some(chromium) = options.chromium.clone().or_else(find_chromium) else {
-        println!("skipped: there is no Chromium in PATH ({})", NAMES.join(", "));
-        println!("install one, or pass its path with --chromium FILE");
+    let Some(chromium) = options.chromium.clone().or_else(chromium::find) else {
+        chromium::report_missing();
         return Ok(());
     };
     let mut target = Target::start(&options.ours).await?;
@@ -89,13 +87,6 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     ensure!(failures.is_empty(), "a page of another site reached the server, or the control failed");
     println!("pages of other sites could neither write nor read; the control could do both");
     Ok(())
-}
-
-/// Returns the first Chromium in PATH.
-fn find_chromium() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let files = std::env::split_paths(&path).flat_map(|folder| NAMES.map(|name| folder.join(name)));
-    files.into_iter().find(|it| it.is_file())
 }
 
 /// Opens a page in a new browser, and returns the page's report.
