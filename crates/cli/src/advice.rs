@@ -9,10 +9,17 @@ use dogwatch::discovery::MapError;
 use dogwatch::transport::TransportErrorKind;
 use dogwatch_apiserver::StartError;
 
+use crate::new::NewError;
+
 /// An error for a demo that cannot start its server.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the API server of the demo")]
 pub(crate) struct PortTaken(#[source] pub(crate) StartError);
+
+/// An error for a view that needs a terminal.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot show the view: {0}")]
+pub(crate) struct NoScreen(pub(crate) &'static str);
 
 /// An error of a server that does not offer fault injection, or lacks a rule.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +42,9 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
     if error.is::<PortTaken>() {
         return Some("choose another port with --port, or omit it to use a free one");
     }
+    if error.is::<NoScreen>() {
+        return Some("run it on a terminal, or use `dogwatch watch`, which prints lines");
+    }
     if let Some(error) = error.downcast_ref::<FaultApiError>() {
         return Some(match error {
             FaultApiError::NotEnabled { .. } => "restart the server with `dogwatch serve --admin`",
@@ -43,6 +53,9 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
             }
             FaultApiError::NoRule { .. } => "`dogwatch fault list` shows the faults and their numbers",
         });
+    }
+    if let Some(error) = error.downcast_ref::<NewError>() {
+        return Some(error.hint());
     }
     match error.downcast_ref::<MapError>() {
         Some(MapError::NoMatch(_)) => Some("`kubectl api-resources` lists the resources of the server"),

@@ -26,7 +26,7 @@ fn lines(error: &anyhow::Error, advice: Option<&str>) -> String {
 }
 
 /// Formats the error and its causes on one line, from the outermost in, each once.
-fn line(error: &anyhow::Error) -> String {
+pub(crate) fn line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
         let text = on_one_line(&cause.to_string());

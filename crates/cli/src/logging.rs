@@ -31,6 +31,8 @@ pub(crate) enum Detail {
     WithoutInformers,
     /// With one `-v`, each request to the server in this process.
     WithRequests,
+    /// Nothing, if stderr is the terminal that the command draws on.
+    BesideScreen,
 }
 
 /// Sends the log to stderr. Called once, before anything else happens.
@@ -38,6 +40,9 @@ pub(crate) enum Detail {
 /// Without `-v` the variable `RUST_LOG` applies; if it is not set, warnings and errors are shown.
 pub(crate) fn start(verbosity: Verbosity, detail: Detail) {
     let rust_log = std::env::var("RUST_LOG").ok();
+    if detail == Detail::BesideScreen && io::stderr().is_terminal() {
+        return;
+    }
     let log = tracing_subscriber::fmt()
         .with_writer(io::stderr)
         // Otherwise tracing reports a log line that cannot be written with `eprintln!`, which
@@ -54,7 +59,9 @@ pub(crate) fn start(verbosity: Verbosity, detail: Detail) {
 fn filter(level: u8, rust_log: Option<&str>, detail: Detail) -> String {
     let directives = match (level, rust_log, detail) {
         (0, Some(rust_log), _) if !rust_log.is_empty() => rust_log,
-        (0, _, Detail::WithoutInformers) => "warn,dogwatch_informer=error,dogwatch_client::watch=error",
+        (0, _, Detail::WithoutInformers | Detail::BesideScreen) => {
+            "warn,dogwatch_informer=error,dogwatch_client::watch=error"
+        }
         (0, _, _) => "warn",
         (1, _, Detail::WithRequests) => "warn,dogwatch=info,dogwatch_apiserver::requests=debug",
         (1, _, _) => "warn,dogwatch=info",

@@ -6,6 +6,7 @@
 mod version;
 mod sanitize;
 mod terminal;
+mod new;
 mod failure;
 mod logging;
 mod signals;
@@ -19,6 +20,7 @@ mod demo;
 mod serve;
 mod resolve;
 mod watch;
+mod ui;
 mod fault;
 mod bench;
 mod completion;
@@ -47,9 +49,11 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::Options),
+    New(new::Options),
     Serve(serve::Options),
     Resolve(resolve::Options),
     Watch(Box<watch::Options>),
+    Ui(Box<ui::Options>),
     Fault(fault::Options),
     Bench(bench::Options),
     Completion(completion::Options),
@@ -61,7 +65,8 @@ impl Command {
     fn log_detail(&self) -> Detail {
         match self {
             // They print by themselves what keeps their informers from syncing.
-            Self::Resolve(_) | Self::Watch(_) => Detail::WithoutInformers,
+            Self::Demo(_) | Self::Resolve(_) | Self::Watch(_) => Detail::WithoutInformers,
+            Self::Ui(_) => Detail::BesideScreen,
             Self::Serve(_) => Detail::WithRequests,
             _ => Detail::Plain,
         }
@@ -77,6 +82,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command, verbosity: logging::Verbosity) -> anyhow::Result<ExitCode> {
     match &command {
+        Command::New(options) => return new::run(options),
         Command::Completion(options) => return completion::run(options, Arguments::command()),
         Command::Man(options) => return man::run(options, Arguments::command()),
         _ => {}
@@ -92,10 +98,11 @@ fn run(command: Command, verbosity: logging::Verbosity) -> anyhow::Result<ExitCo
             Command::Serve(options) => serve::run(options, verbosity.is_given()).await,
             Command::Resolve(options) => resolve::run(&options).await,
             Command::Watch(options) => watch::run(*options).await,
+            Command::Ui(options) => ui::run(*options).await,
             Command::Fault(options) => fault::run(options).await,
             Command::Bench(options) => bench::run(options).await,
             // Run above, without a runtime.
-            Command::Completion(_) | Command::Man(_) => Ok(ExitCode::SUCCESS),
+            Command::New(_) | Command::Completion(_) | Command::Man(_) => Ok(ExitCode::SUCCESS),
         }
     })
 }
@@ -115,7 +122,7 @@ mod tests {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             assert!((10..100).contains(&about.len()), "{}: {about:?}", command.get_name());
         }
-        for name in ["demo", "serve", "watch"] {
+        for name in ["demo", "new", "serve", "watch", "ui"] {
             let command = Arguments::command();
             let long = command.find_subcommand(name).and_then(|it| it.get_long_about());
             assert!(long.is_some_and(|it| it.to_string().lines().count() > 1), "{name}");

@@ -19,7 +19,21 @@ pub(crate) struct NotWatchable {
 /// Resolves the name of a resource: `po`, `pods`, `Pod`, `deployments.apps`, `Deployment.v1.apps`.
 pub(crate) async fn find(client: &Client, word: &str) -> anyhow::Result<ServedResource> {
     let mapper = RestMapper::new(CachedDiscovery::new(client.clone()));
-    let found = mapper.resolve(word).await?.resource;
+    watchable(mapper.resolve(word).await?.resource)
+}
+
+/// Resolves a list of such names, or of categories such as `all`, each resource once.
+pub(crate) async fn find_all(client: &Client, words: &str) -> anyhow::Result<Vec<ServedResource>> {
+    resolve_all(&RestMapper::new(CachedDiscovery::new(client.clone())), words).await
+}
+
+/// Resolves a list of such names with a mapper.
+pub(crate) async fn resolve_all(mapper: &RestMapper, words: &str) -> anyhow::Result<Vec<ServedResource>> {
+    mapper.resolve_all(words).await?.into_iter().map(|it| watchable(it.resource)).collect()
+}
+
+/// Checks that a resource can be listed and watched.
+fn watchable(found: ServedResource) -> anyhow::Result<ServedResource> {
     for verb in ["list", "watch"] {
         if !found.supports(verb) {
             let (resource, offered) = (found.group_resource(), found.verbs.join(", "));

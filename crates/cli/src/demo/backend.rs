@@ -22,15 +22,15 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// One server, in an EndpointSlice of its own since it has a port of its own.
 pub(super) struct Backend {
-    pub(super) name: String,
     pub(super) address: SocketAddr,
     stop: oneshot::Sender<()>,
     serving: JoinSet<()>,
 }
 
 impl Backend {
-    /// Starts a server on the loopback address with this number, if the system has it.
-    pub(super) async fn start(name: String, number: u8) -> anyhow::Result<Self> {
+    /// Starts a server that greets with this name, on the loopback address with this number if the
+    /// system has it.
+    pub(super) async fn start(name: &str, number: u8) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, number.saturating_add(1)), 0)).await;
         // Some systems have only one loopback address.
         let listener = match listener {
@@ -42,8 +42,8 @@ impl Backend {
         let address = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel();
         let mut serving = JoinSet::new();
-        serving.spawn(serve(listener, Greeter(name.as_str().into()), stopped));
-        Ok(Self { name, address, stop, serving })
+        serving.spawn(serve(listener, Greeter(name.into()), stopped));
+        Ok(Self { address, stop, serving })
     }
 
     /// Stops the server after it has finished its calls.

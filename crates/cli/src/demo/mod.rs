@@ -1,70 +1,88 @@
-//! `dogwatch demo`: a whole cluster in one process, with activity in it.
+//! `dogwatch demo`: a story in acts, on a whole cluster in this process.
 //!
 //! ```text
-//! API server + simulator  ◄─ workload (deploys, scales, rolls out, deletes)    each a DemoTask that prints
-//!      │     └─► shared informers ─► handlers (print and count changes)         lines and a summary
-//!      ├─► two ingress managers, one of them leads ──► narrator ─► stdout
-//!      └─► a gRPC channel that calls servers during a rollout
+//! Scene (API server, simulator, informer, naive clients) ◄── acts ──► Stage ──lines──► Printer
+//!                                                             └── outcomes ──► Summary, Comparison
 //! ```
 //!
-//! With a connection flag it prints the API of that server instead, and changes nothing there.
+//! An act changes the cluster, waits for what follows and prints what it measured. Nothing that is
+//! printed as a fact is written down in advance. With a connection flag, the command prints the API
+//! of that server instead, and changes nothing there.
 
 mod survey_table;
-mod task;
-mod narrator;
-mod states;
-mod change_printer;
-mod workload;
-mod informers;
-mod managers;
+mod stage;
+mod waiting;
+mod connect;
+mod tap;
+mod tapped_pods;
+mod naive_client;
+mod ingress_replica;
+mod page;
+mod scene;
+mod web;
 mod greeter;
 mod backend;
-mod calls;
+mod pod_servers;
+mod steady_calls;
+mod comparison;
+mod acts;
+mod summary;
+mod aftermath;
 
 use std::io::{self, Write as _};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use dogwatch::config::Overrides;
-use dogwatch::{Client, Config, InformerFactory};
-use dogwatch_apiserver::ApiServer;
-use dogwatch_simulator::Settings;
 use futures_util::FutureExt;
-use futures_util::future::{FusedFuture, select_all};
+use futures_util::future::FusedFuture;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::advice::PortTaken;
 use crate::connection::Connection;
 use crate::printer::Printer;
-use crate::{signals, simulation, survey};
-use calls::Calls;
-use informers::Informers;
-use managers::Managers;
-use narrator::Narrator;
-use task::{DemoContext, DemoTask, Output};
-use workload::Workload;
+use crate::{signals, survey};
+use acts::ACTS;
+use comparison::Comparison;
+use scene::Scene;
+use stage::{Ink, Look, Stage, took};
+use summary::Summary;
 
 /// The time for a reader to take the remaining output after a shutdown signal.
 const SUMMARY_GRACE: Duration = Duration::from_secs(2);
+/// The number of acts after which the clients can be compared: by then, a watch has been resumed and
+/// history has expired.
+const COMPARABLE_AFTER: usize = 3;
 
-/// Run an API server and a simulated workload in this process, and print what happens.
+/// Run a cluster in this process and show in six acts how its clients survive failures.
 ///
-/// It needs no cluster: it starts an API server with simulated nodes, deploys, scales and rolls out
-/// a service, stops the leader of two controllers, and calls gRPC servers while they are replaced.
-/// Look around meanwhile:
+/// It needs no cluster: it starts an API server with simulated nodes. In each act it makes something
+/// happen and prints what it then measured: an informer lists and watches; its connection is cut;
+/// the history of the server expires; the leader of two controllers is killed; pods are replaced
+/// while gRPC calls go to them; a handler is slow. A table at the end compares the informer with two
+/// clients that list and watch without one.
+///
+/// The story takes about half a minute on a terminal. Then the cluster keeps running until Ctrl-C.
+/// Look around meanwhile, in a browser at the address of the live page, which it prints, or with
 ///
 /// kubectl --server URL get pods --all-namespaces --watch
+///
+/// Output: a line that begins with "ACT" opens an act. After the time, "> " marks what the demo
+/// does; other lines are what it measured. On a pipe or file the text is the same, one fact per
+/// line, without colours and without pauses for reading. NO_COLOR and TERM=dumb turn colours off.
 ///
 /// With a connection flag, such as --server or --kubeconfig, it lists the resources of that server
 /// instead, and changes nothing there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Stop after this many seconds, with a summary. By default it runs until Ctrl-C.
+    /// Stop after this many seconds, with a summary of what happened. By default it runs until
+    /// Ctrl-C.
     #[arg(long, value_name = "N", conflicts_with = "connection")]
     seconds: Option<u64>,
+    /// Print only the headlines, the summary and the closing table.
+    #[arg(short, long, conflicts_with = "connection")]
+    quiet: bool,
     /// Listen on this port of 127.0.0.1. By default on a free one.
     #[arg(long, value_name = "P", conflicts_with = "connection")]
     port: Option<u16>,
@@ -73,6 +91,15 @@ pub(crate) struct Options {
     namespace: Option<String>,
     #[command(flatten)]
     connection: Connection,
+}
+
+/// The story, and how far it got.
+struct Story {
+    scene: Scene,
+    stage: Stage,
+    summary: Summary,
+    /// Set once the summary was printed.
+    is_closed: bool,
 }
 
 /// Runs the demo until its time is up.
@@ -85,62 +112,135 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
     let mut ended = pin!(signals::shutdown().context("cannot listen for signals")?.fuse());
     let began = Instant::now();
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port.unwrap_or_default()));
-    let server = ApiServer::builder().bind(address).start().await.map_err(PortTaken)?;
-    let manager = simulation::start_manager(&server, None)?;
-    let simulator = simulation::start(&server, Settings::default(), None)?;
-    let narrator = Narrator::new(began);
+    let (stage, mut lines) = Stage::new(Look::of_stdout(options.quiet), began);
+    let scene = Scene::start(options.port).await?;
     let mut printer = Printer::start().context("cannot start a thread to print")?;
-    let client = client_of(&server)?;
-    for words in introduction(&server, &client, began).await? {
-        printer.print(narrator.line(&words)).await?;
-    }
-
-    let (output, mut lines) = Output::new();
-    let informers = InformerFactory::new(client.clone());
-    let context = DemoContext { client, informers, output };
-    let length = options.seconds.map(Duration::from_secs);
-    let mut tasks: Vec<Box<dyn DemoTask>> = vec![
-        Box::new(Informers::new(&context)?),
-        Box::new(Workload::new(&context)),
-        Box::new(Managers::new(&context, length)),
-        Box::new(Calls::new(&context)),
-    ];
-    context.informers.start();
-    let end = async {
-        match length {
-            Some(length) => tokio::time::sleep(length).await,
+    let mut story = Story { scene, stage, summary: Summary::default(), is_closed: false };
+    let time_is_up = async {
+        match options.seconds.map(Duration::from_secs) {
+            Some(length) => tokio::time::sleep(length.saturating_sub(began.elapsed())).await,
             None => std::future::pending().await,
         }
     };
     let outcome = tokio::select! {
-        (failed, ..) = select_all(tasks.iter_mut().map(|it| it.run())) => failed.context("a task of the demo failed"),
-        listened = narrator.listen(&mut lines, &mut printer) => listened,
-        () = end => Ok(()),
+        biased;
         () = &mut ended => Ok(()),
+        () = time_is_up => Ok(()),
+        printed = print_lines(&mut lines, &mut printer) => printed,
+        failed = story.play() => failed,
     };
-    let mut summary = vec![("revision", server.revision().to_string())];
-    summary.extend(tasks.iter().flat_map(|it| it.summary()));
-    drop(tasks);
-    context.informers.shut_down().await;
-    simulator.stop().await;
-    manager.stop().await;
-    server.stop().await;
-    let summed = print_summary(printer, narrator.summary(summary), ended).await;
+    let mut last = String::new();
+    while let Ok(line) = lines.try_recv() {
+        last.push_str(&line);
+    }
+    last.push_str(&story.end().await);
+    let printed = print_last(printer, last, ended).await;
     outcome?;
-    summed?;
+    printed?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the summary. If the reader does not take it, waits until a shutdown signal, and not much
-/// longer.
-async fn print_summary(
+impl Story {
+    /// Plays all acts, and then follows the cluster. Returns only on an error.
+    async fn play(&mut self) -> anyhow::Result<()> {
+        self.introduce().await?;
+        for index in 0..ACTS.len() {
+            self.summary.begin_act();
+            let outcome = acts::play(index, &mut self.scene, &self.stage).await?;
+            self.summary.end_act(outcome);
+        }
+        let closing = self.closing(false).await;
+        self.stage.print(closing).await;
+        self.is_closed = true;
+        self.scene.stop_recording();
+        self.stage.print(format!("\nThe cluster keeps running; Ctrl-C stops it. {}", self.addresses())).await;
+        tokio::select! {
+            biased;
+            ended = aftermath::watch(&self.scene, &self.stage) => ended,
+            never = steady_calls::run(&self.scene, &self.stage) => match never {},
+        }
+    }
+
+    async fn introduce(&self) -> anyhow::Result<()> {
+        let look = self.stage.look();
+        if look.quiet {
+            return Ok(());
+        }
+        let ready_after = took(self.stage.elapsed());
+        let survey = survey::take(&self.scene.client, None).await?;
+        let text = format!(
+            "API server {} (Kubernetes {}) is ready after {ready_after}. {}",
+            self.scene.server.url(),
+            survey.version,
+            self.addresses()
+        );
+        let explained = "\"> \" marks what the demo does. The lines after it are what it then measured.";
+        self.stage.print(text).await;
+        self.stage.print(format!("{}\n", look.paint(Ink::Faint, explained))).await;
+        Ok(())
+    }
+
+    /// Returns where to look at the cluster from outside.
+    fn addresses(&self) -> String {
+        let url = self.scene.server.url();
+        format!(
+            "Look around:\n  {} in a browser: the live page of this demo\n  \
+             kubectl --server {url} get pods --all-namespaces --watch\n  \
+             kubectl --server {url} scale deployment web --namespace demo --replicas 4\n  \
+             dogwatch ui --server {url} pods --all-namespaces\n",
+            self.scene.page.url()
+        )
+    }
+
+    /// Returns the summary, and the comparison of the clients if the story got that far.
+    async fn closing(&self, is_cut_short: bool) -> String {
+        let look = self.stage.look();
+        let mut text = String::new();
+        if self.summary.finished() < COMPARABLE_AFTER {
+            return self.summary.text(look, self.stage.elapsed());
+        }
+        match Comparison::measure(&self.scene, is_cut_short).await {
+            Ok(comparison) => text.push_str(&comparison.text(look)),
+            Err(error) => text.push_str(&format!("\nThe clients were not compared: {error}.\n")),
+        }
+        self.summary.text(look, self.stage.elapsed()) + &text
+    }
+
+    /// Stops the cluster. Returns the last lines.
+    async fn end(self) -> String {
+        let last = if self.is_closed {
+            format!("\nStopped after {:.1} s.\n", self.stage.elapsed().as_secs_f64())
+        } else {
+            self.closing(true).await
+        };
+        self.scene.stop().await;
+        last
+    }
+}
+
+/// Prints the lines of the story, until it ends or the reader closes stdout.
+async fn print_lines(lines: &mut mpsc::Receiver<String>, printer: &mut Printer) -> anyhow::Result<()> {
+    loop {
+        tokio::select! {
+            biased;
+            closed = printer.closed() => return closed,
+            line = lines.recv() => match line {
+                Some(line) => printer.print(line).await?,
+                None => return Ok(()),
+            },
+        }
+    }
+}
+
+/// Prints the last lines. If the reader does not take them, waits until a shutdown signal, and not
+/// much longer.
+async fn print_last(
     mut printer: Printer,
-    summary: String,
+    last: String,
     ended: impl FusedFuture<Output = ()>,
 ) -> anyhow::Result<()> {
     let printed = async {
-        printer.print(summary).await?;
+        printer.print(last).await?;
         printer.finish().await
     };
     let given_up = async {
@@ -150,25 +250,8 @@ async fn print_summary(
         tokio::time::sleep(SUMMARY_GRACE).await;
     };
     tokio::select! {
+        biased;
         printed = printed => printed,
         () = given_up => Ok(()),
     }
-}
-
-/// Returns the lines with the server's address and version.
-async fn introduction(server: &ApiServer, client: &Client, began: Instant) -> anyhow::Result<[String; 4]> {
-    let (url, after) = (server.url(), began.elapsed());
-    let survey = survey::take(client, None).await?;
-    let (resources, groups) = (survey.resources.len(), survey.groups.len());
-    Ok([
-        format!("API server ready at {url} after {after:.1?}"),
-        format!("look around: kubectl --server {url} get pods --all-namespaces --watch"),
-        format!("or with dogwatch: dogwatch watch --server {url} pods --all-namespaces"),
-        format!("serving {resources} resources in {groups} API groups, version {}", survey.version),
-    ])
-}
-
-fn client_of(server: &ApiServer) -> anyhow::Result<Client> {
-    let config = Config::from_kubeconfig_str(&server.kubeconfig(), &Overrides::default())?;
-    Ok(Client::new(config)?)
 }

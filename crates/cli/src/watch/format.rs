@@ -46,7 +46,7 @@ pub(super) fn event<T>(change: &Change<T>) -> EventKind {
 
 /// Whole objects, with the kind that those of a list omit, and their order.
 #[derive(Clone, Debug)]
-pub(super) struct Objects {
+pub(crate) struct Objects {
     types: TypeMeta,
     sort_by: Option<SortBy>,
 }
@@ -62,7 +62,7 @@ pub(super) struct Yaml {
 }
 
 /// `pod/web-1`, `deployment.apps/web`: names in the syntax of kubectl.
-pub(super) struct Names {
+pub(crate) struct Names {
     prefix: String,
 }
 
@@ -90,7 +90,7 @@ struct Whole<'a> {
 const READ_FROM_JSON: &str = "a value that was read from JSON can be written";
 
 impl Objects {
-    pub(super) fn new(resource: &ResourceType, sort_by: Option<SortBy>) -> Self {
+    pub(crate) fn new(resource: &ResourceType, sort_by: Option<SortBy>) -> Self {
         let types = TypeMeta {
             api_version: resource.gvk.api_version().into_owned(),
             kind: resource.gvk.kind.to_string(),
@@ -104,7 +104,8 @@ impl Objects {
         Whole { types, metadata: &object.metadata, data: &object.data }
     }
 
-    fn value(&self, object: &DynamicObject) -> Value {
+    /// Returns the whole object, with sorted keys.
+    pub(crate) fn value(&self, object: &DynamicObject) -> Value {
         serde_json::to_value(self.whole(object)).expect(READ_FROM_JSON)
     }
 
@@ -140,10 +141,15 @@ impl Format<DynamicObject> for Yaml {
 }
 
 impl Names {
-    pub(super) fn new(resource: &ResourceType) -> Self {
+    pub(crate) fn new(resource: &ResourceType) -> Self {
         let kind = resource.gvk.kind.as_str().to_lowercase();
         let group = resource.gvk.group.as_str();
         Self { prefix: if group.is_empty() { kind } else { format!("{kind}.{group}") } }
+    }
+
+    /// Returns the kind, for example `deployment.apps`.
+    pub(crate) fn kind(&self) -> &str {
+        &self.prefix
     }
 
     fn line(&self, object: &impl Object) -> String {

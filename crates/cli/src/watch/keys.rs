@@ -19,6 +19,8 @@ pub(super) enum Key {
     PageDown,
     Home,
     End,
+    /// The next of several tables.
+    Next,
 }
 
 /// The keyboard, while the table is shown.
@@ -142,6 +144,7 @@ fn plain_key(byte: u8) -> Option<Key> {
         b' ' => Some(Key::PageDown),
         b'g' => Some(Key::Home),
         b'G' => Some(Key::End),
+        b'\t' => Some(Key::Next),
         _ => None,
     }
 }
@@ -219,6 +222,7 @@ mod tests {
             // With Ctrl or Shift.
             ("\u{1b}[1;5A\u{1b}[6;2~", &[Key::Up, Key::PageDown]),
             ("jk bgG", &[Key::Down, Key::Up, Key::PageDown, Key::PageUp, Key::Home, Key::End]),
+            ("\t", &[Key::Next]),
             // The letters of other sequences are not keys, and Esc alone has no meaning.
             ("\u{1b}[3~\u{1b}[200~q\u{1b}[1;5q", &[Key::Quit]),
             ("\u{1b}\u{1b}q", &[Key::Quit]),

@@ -52,14 +52,14 @@ impl Window {
             Key::PageDown => top.saturating_add(*page),
             Key::Home => 0,
             Key::End => usize::MAX,
-            Key::Quit => *top,
+            Key::Quit | Key::Next => *top,
         };
     }
 }
 
 /// The rows of a collection, by their changes.
 #[derive(Debug, Default)]
-pub(super) struct LiveTable {
+pub(crate) struct LiveTable {
     entries: BTreeMap<ObjectKey, Entry>,
 }
 
@@ -73,7 +73,7 @@ struct Entry {
 
 impl LiveTable {
     /// Applies a change.
-    pub(super) fn change(&mut self, change: &Change<Row>, now: Instant) {
+    pub(crate) fn change(&mut self, change: &Change<Row>, now: Instant) {
         let row = Arc::clone(change.object());
         let Some(key) = row.key() else { return };
         let initial = matches!(change, Change::Added { initial: true, .. });
@@ -82,19 +82,44 @@ impl LiveTable {
     }
 
     /// Returns the number of objects.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.values().filter(|it| it.event != Some(EventKind::Deleted)).count()
     }
 
     /// Removes objects that were deleted long enough ago.
-    pub(super) fn forget(&mut self, now: Instant) {
+    pub(crate) fn forget(&mut self, now: Instant) {
         self.entries.retain(|_, it| it.event != Some(EventKind::Deleted) || it.is_fresh(now));
+    }
+
+    /// Returns the rows in the order of their keys, including those that were just deleted.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&ObjectKey, &Arc<Row>)> {
+        self.entries.iter().map(|(key, entry)| (key, &entry.row))
+    }
+
+    /// Returns a row by its key.
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Arc<Row>> {
+        self.entries.get(key).map(|it| &it.row)
+    }
+
+    /// Returns the change of a row, if it is recent.
+    pub(crate) fn recent_change(&self, key: &ObjectKey, now: Instant) -> Option<EventKind> {
+        self.entries.get(key).filter(|it| it.is_fresh(now))?.event
+    }
+
+    /// Returns true if there is no object of this key, although its last state may still be shown.
+    pub(crate) fn is_deleted(&self, key: &ObjectKey) -> bool {
+        self.entries.get(key).is_none_or(|it| it.event == Some(EventKind::Deleted))
     }
 
     /// Returns true if an object of this name exists.
     pub(super) fn has(&self, name: &str) -> bool {
         let mut there = self.entries.values().filter(|it| it.event != Some(EventKind::Deleted));
         there.any(|it| it.row.header().name == name)
+    }
+
+    /// Returns the number of lines of the headings and all rows.
+    pub(super) fn height(&self) -> usize {
+        self.entries.len().saturating_add(1)
     }
 
     /// Returns the headings and the rows, in at most `room` lines. If not all fit, the window

@@ -29,18 +29,18 @@ const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/j
 
 /// An object as the server prints it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Row {
+pub(crate) struct Row {
     head: RowMetadata,
     /// A text for each column, including hidden ones.
-    pub(super) cells: Vec<String>,
+    pub(crate) cells: Vec<String>,
     /// The value of the field to sort by, if there is one.
-    pub(super) sort_key: SortKey,
+    pub(crate) sort_key: SortKey,
 }
 
 /// A column definition of the server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Column {
-    pub(super) name: String,
+pub(crate) struct Column {
+    pub(crate) name: String,
     #[serde(default)]
     description: String,
     /// 0 is shown by default; higher ones only in wide output.
@@ -50,11 +50,11 @@ pub(super) struct Column {
 
 /// The columns that the server last sent, shared by the source and the view.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Columns(Arc<Mutex<Arc<[Column]>>>);
+pub(crate) struct Columns(Arc<Mutex<Arc<[Column]>>>);
 
 /// The source of rows; `O` is the part of each object that the server sends with its row.
 #[derive(Debug)]
-pub(super) struct Rows<O> {
+pub(crate) struct Rows<O> {
     client: Client,
     resource: ResourceType,
     namespace: Option<String>,
@@ -64,7 +64,7 @@ pub(super) struct Rows<O> {
 }
 
 /// The part of an object that comes with its row.
-pub(super) trait RowObject: DeserializeOwned + Default + Send + 'static {
+pub(crate) trait RowObject: DeserializeOwned + Default + Send + 'static {
     /// The value of the parameter `includeObject`.
     const INCLUDE: &'static str;
 
@@ -80,8 +80,20 @@ struct RowMetadata {
     uid: CompactString,
     resource_version: CompactString,
     creation_timestamp: Option<CompactString>,
+    #[serde(deserialize_with = "null_as_default")]
+    owner_references: Box<[Owner]>,
     #[serde(rename = "continue")]
     continue_token: Option<String>,
+}
+
+/// An owner of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Owner {
+    pub(crate) api_version: CompactString,
+    pub(crate) kind: CompactString,
+    pub(crate) name: CompactString,
+    pub(crate) uid: CompactString,
 }
 
 /// The server's response: a table; or, if it does not print tables, a list or an object.
@@ -108,14 +120,14 @@ struct PrintedRow<O> {
 /// The metadata of an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct PlainObject {
+pub(crate) struct PlainObject {
     metadata: RowMetadata,
 }
 
 /// A whole object, which rows that are sorted by any of its fields need.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
-pub(super) struct WholeObject(Value);
+pub(crate) struct WholeObject(Value);
 
 impl RowObject for PlainObject {
     const INCLUDE: &'static str = "Metadata";
@@ -137,13 +149,26 @@ impl RowObject for WholeObject {
 
 impl Row {
     /// Returns the creation timestamp of the object, as sent by the server.
-    pub(super) fn created(&self) -> &str {
+    pub(crate) fn created(&self) -> &str {
         self.head.creation_timestamp.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the owners of the object.
+    pub(crate) fn owners(&self) -> &[Owner] {
+        &self.head.owner_references
+    }
+
+    /// Returns the memory of the row in bytes, roughly: the row and its texts.
+    pub(crate) fn memory(&self) -> usize {
+        let cells: usize = self.cells.iter().map(|it| size_of::<String>() + it.capacity()).sum();
+        // Texts of up to 24 bytes are within a `CompactString`.
+        let owners = self.head.owner_references.len() * size_of::<Owner>();
+        size_of::<Self>() + cells + owners
     }
 
     /// Creates a row from a row of a table.
     #[cfg(test)]
-    pub(super) fn of_table(row: Value) -> Self {
+    pub(crate) fn of_table(row: Value) -> Self {
         serde_json::from_value::<PrintedRow<PlainObject>>(row).expect("a row of a table").into_row(None)
     }
 
@@ -168,13 +193,13 @@ impl Object for Row {
 
 impl Column {
     /// Returns true if it is a column of the usual output, or of wide output.
-    pub(super) fn is_shown(&self, wide: bool) -> bool {
+    pub(crate) fn is_shown(&self, wide: bool) -> bool {
         wide || self.priority == 0
     }
 
     /// Returns true if its cells are the age of the object: they change with time, and are computed
     /// again when they are shown.
-    pub(super) fn is_age(&self) -> bool {
+    pub(crate) fn is_age(&self) -> bool {
         self.name == "Age" && self.description.to_lowercase().contains("creationtimestamp")
     }
 
@@ -186,20 +211,20 @@ impl Column {
 #[cfg(test)]
 impl Columns {
     /// Creates columns from definitions of a server.
-    pub(super) fn of(definitions: Value) -> Self {
+    pub(crate) fn of(definitions: Value) -> Self {
         let columns = Self::default();
         columns.set(definitions);
         columns
     }
 
-    pub(super) fn set(&self, definitions: Value) {
+    pub(crate) fn set(&self, definitions: Value) {
         let columns = serde_json::from_value::<Vec<Column>>(definitions).expect("columns");
         *self.0.lock() = columns.into();
     }
 }
 
 impl Columns {
-    pub(super) fn get(&self) -> Arc<[Column]> {
+    pub(crate) fn get(&self) -> Arc<[Column]> {
         Arc::clone(&self.0.lock())
     }
 
@@ -276,19 +301,25 @@ fn text(cell: &Value) -> String {
 
 impl<O: RowObject> Rows<O> {
     /// Creates a source of the rows of a collection, or of one namespace of it.
-    pub(super) fn new(client: Client, resource: ResourceType, namespace: Option<String>) -> Self {
+    pub(crate) fn new(client: Client, resource: ResourceType, namespace: Option<String>) -> Self {
         let columns = Columns::default();
         Self { client, resource, namespace, columns, sort_by: None, object: PhantomData }
     }
 
+    /// Shares these columns with a view that exists before the source.
+    pub(crate) fn share_columns(mut self, columns: Columns) -> Self {
+        self.columns = columns;
+        self
+    }
+
     /// Takes the field to sort by from each object.
-    pub(super) fn sort_by(mut self, sort_by: SortBy) -> Self {
+    pub(crate) fn sort_by(mut self, sort_by: SortBy) -> Self {
         self.sort_by = Some(sort_by);
         self
     }
 
     /// Returns the columns; empty before the first list.
-    pub(super) fn columns(&self) -> Columns {
+    pub(crate) fn columns(&self) -> Columns {
         self.columns.clone()
     }
 

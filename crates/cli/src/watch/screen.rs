@@ -1,4 +1,4 @@
-//! The live view on a terminal: the table, redrawn as it changes, on the alternate screen.
+//! The live view on a terminal: tables, redrawn as they change, on the alternate screen.
 
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::panic;
@@ -9,8 +9,8 @@ use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlt
 use crossterm::{cursor, execute, queue};
 use dogwatch::SharedInformer;
 use dogwatch::api::EventKind;
-use dogwatch::informer::{Health, HealthState};
-use futures_util::StreamExt;
+use dogwatch::informer::{Change, HealthState};
+use futures_util::stream::{self, SelectAll, StreamExt};
 use jiff::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior};
 use unicode_width::UnicodeWidthChar;
@@ -20,6 +20,7 @@ use super::layout::Shape;
 use super::live_table::{LiveTable, Marked, Window};
 use super::name_filter::NameFilter;
 use super::rows::{Columns, Row};
+use super::stack;
 use super::status::{self, StatusPrinter};
 use crate::sanitize::without_controls;
 
@@ -33,7 +34,7 @@ pub(super) fn is_possible() -> bool {
     io::stdout().is_terminal() && !crate::terminal::is_dumb()
 }
 
-/// The collection of the table.
+/// The collection of a table.
 pub(super) struct Subject {
     /// For example `pods in default`.
     pub(super) title: String,
@@ -42,20 +43,33 @@ pub(super) struct Subject {
     pub(super) names: NameFilter,
 }
 
-/// Shows the collection until the informer ends or the future is dropped; then the terminal is
-/// restored, with the last picture on it. If stderr is not the terminal, status messages also go
-/// there.
-pub(super) async fn show(
-    informer: &SharedInformer<Row>,
-    subject: &Subject,
-    mut status_printer: Option<StatusPrinter>,
-) -> anyhow::Result<()> {
-    let mut changes = informer.changes()?;
-    informer.start();
+/// One of the stacked tables.
+pub(super) struct Pane {
+    pub(super) informer: SharedInformer<Row>,
+    subject: Subject,
+    /// Prints status messages, if stderr is not the terminal.
+    status_printer: Option<StatusPrinter>,
+    table: LiveTable,
+    window: Window,
+    /// The last time at which the rows were those of the server.
+    synced_at: Option<Instant>,
+}
+
+/// Shows the collections until an informer ends or the future is dropped; then the terminal is
+/// restored, with the last picture on it.
+pub(super) async fn show(mut panes: Vec<Pane>) -> anyhow::Result<()> {
+    let mut changes = SelectAll::new();
+    for (at, pane) in panes.iter().enumerate() {
+        let all = pane.informer.changes()?.map(Some).chain(stream::once(std::future::ready(None)));
+        changes.push(all.map(move |change| (at, change)).boxed());
+        pane.informer.start();
+    }
     let screen = Screen::enter()?;
     let mut keys = Keys::read(screen.echo_off.as_ref());
-    let window = if keys.are_read() { Window::at_top() } else { Window::Newest };
-    let mut view = LiveView { subject, screen, table: LiveTable::default(), window, synced_at: None };
+    if keys.are_read() {
+        panes.iter_mut().for_each(|it| it.window = Window::at_top());
+    }
+    let mut view = LiveView { panes, selected: 0, screen };
     let mut draws = tokio::time::interval(DRAW_INTERVAL);
     draws.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -65,60 +79,116 @@ pub(super) async fn show(
             key = keys.next() => match key {
                 Key::Quit => return Ok(()),
                 key => {
-                    view.window.scroll(key);
-                    view.draw(&informer.health(), keys.are_read())?;
+                    view.press(key);
+                    view.draw(keys.are_read())?;
                 }
             },
             _ = draws.tick() => {
-                let health = informer.health();
-                view.draw(&health, keys.are_read())?;
-                if let Some(status_printer) = &mut status_printer {
-                    status_printer.print_new(&health);
-                }
+                view.draw(keys.are_read())?;
+                view.panes.iter_mut().for_each(Pane::print_status);
             }
-            change = changes.next() => match change {
-                Some(change) if subject.names.wants(change.object().as_ref()) => {
-                    view.table.change(&change, Instant::now());
-                }
-                Some(_) => {}
-                None => anyhow::bail!("the informer has ended: {}", informer.health()),
-            },
+            Some((at, change)) = changes.next() => view.panes[at].apply(change)?,
         }
     }
 }
 
-/// The picture on the terminal, and its input.
-struct LiveView<'a> {
-    subject: &'a Subject,
-    screen: Screen,
-    table: LiveTable,
-    window: Window,
-    /// The last time at which the rows were those of the server.
-    synced_at: Option<Instant>,
-}
+impl Pane {
+    pub(super) fn new(
+        informer: SharedInformer<Row>,
+        subject: Subject,
+        status_printer: Option<StatusPrinter>,
+    ) -> Self {
+        let (table, window) = (LiveTable::default(), Window::Newest);
+        Self { informer, subject, status_printer, table, window, synced_at: None }
+    }
 
-impl LiveView<'_> {
-    fn draw(&mut self, health: &Health, has_keys: bool) -> io::Result<()> {
-        let now = Instant::now();
+    /// Applies a change; `None` is the end of the informer.
+    fn apply(&mut self, change: Option<Change<Row>>) -> anyhow::Result<()> {
+        match change {
+            Some(change) if self.subject.names.wants(change.object().as_ref()) => {
+                self.table.change(&change, Instant::now());
+            }
+            Some(_) => {}
+            None => anyhow::bail!("the informer has ended: {}", self.informer.health()),
+        }
+        Ok(())
+    }
+
+    fn print_status(&mut self) {
+        if let Some(status_printer) = &mut self.status_printer {
+            status_printer.print_new(&self.informer.health());
+        }
+    }
+
+    /// Returns the title, which says how far the rows can be trusted.
+    fn title(&mut self, now: Instant) -> String {
+        let health = self.informer.health();
         if health.state == HealthState::Synced {
             self.synced_at = Some(now);
         }
-        let Self { subject, screen, table, window, synced_at } = self;
-        table.forget(now);
-        let since = synced_at.map(|it| now.duration_since(it));
-        let mut title = status::title(&subject.title, table.len(), health, since);
-        let missing = subject.names.missing(|name| table.has(name));
+        self.table.forget(now);
+        let since = self.synced_at.map(|it| now.duration_since(it));
+        let mut title = status::title(&self.subject.title, self.table.len(), &health, since);
+        let missing = self.subject.names.missing(|name| self.table.has(name));
         if !missing.is_empty() && since.is_some() {
             title.push_str(&format!("; waiting for {}", missing.join(", ")));
         }
-        title.push_str(if has_keys { "; q quits" } else { "; Ctrl-C quits" });
-        let title = without_controls(&title);
+        title
+    }
+}
+
+/// The picture on the terminal, and its input.
+struct LiveView {
+    panes: Vec<Pane>,
+    /// The pane that the keys scroll.
+    selected: usize,
+    screen: Screen,
+}
+
+impl LiveView {
+    fn press(&mut self, key: Key) {
+        match key {
+            Key::Next => self.selected = (self.selected + 1) % self.panes.len().max(1),
+            key => self.panes[self.selected].window.scroll(key),
+        }
+    }
+
+    fn draw(&mut self, has_keys: bool) -> io::Result<()> {
+        let now = Instant::now();
+        let Self { panes, selected, screen } = self;
+        let is_one = panes.len() == 1;
+        let titles = panes.iter_mut().enumerate().map(|(at, pane)| {
+            let keys = match (at, has_keys) {
+                (0, true) if is_one => "; q quits",
+                (0, true) => "; Tab selects a table, q quits",
+                (0, false) => "; Ctrl-C quits",
+                _ => "",
+            };
+            let mark = if at == *selected && has_keys && !is_one { "> " } else { "" };
+            without_controls(&format!("{mark}{}{keys}", pane.title(now)))
+        });
+        let titles: Vec<_> = titles.collect();
         screen.draw(|width, height| {
-            let mut lines: Vec<Marked> = wrap(&title, width).into_iter().map(|it| (None, it)).collect();
-            lines.push((None, String::new()));
-            let room = height.saturating_sub(lines.len());
-            let (columns, times) = (subject.columns.get(), (now, Timestamp::now()));
-            lines.extend(table.lines(columns, subject.shape, room, window, times));
+            let titles: Vec<_> = titles.iter().map(|it| wrap(it, width)).collect();
+            // One empty line for each title: below it, or between two tables.
+            let used: usize = titles.iter().map(|it| it.len().saturating_add(1)).sum();
+            let needs: Vec<_> = panes.iter().map(|it| it.table.height()).collect();
+            let rooms = stack::divide(height.saturating_sub(used), &needs);
+            let times = (now, Timestamp::now());
+            let mut lines: Vec<Marked> = Vec::new();
+            for (at, (pane, title)) in panes.iter_mut().zip(titles).enumerate() {
+                if at > 0 {
+                    lines.push((None, String::new()));
+                }
+                lines.extend(title.into_iter().map(|it| (None, it)));
+                if is_one {
+                    lines.push((None, String::new()));
+                }
+                let (columns, shape) = (pane.subject.columns.get(), pane.subject.shape.clone());
+                let mut table = pane.table.lines(columns, shape, rooms[at], &mut pane.window, times);
+                table.truncate(rooms[at]);
+                lines.extend(table);
+            }
             lines
         })
     }

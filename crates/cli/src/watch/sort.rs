@@ -9,11 +9,11 @@ use serde_json::Value;
 
 /// The field to sort by: `.metadata.name`, or `{.metadata.name}` as in templates of kubectl.
 #[derive(Clone, Debug)]
-pub(super) struct SortBy(Arc<JsonPath>);
+pub(crate) struct SortBy(Arc<JsonPath>);
 
 /// The value of the field in one object. Objects without the field come first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SortKey(Option<Value>);
+pub(crate) struct SortKey(Option<Value>);
 
 impl FromStr for SortBy {
     type Err = &'static str;
@@ -32,7 +32,7 @@ impl FromStr for SortBy {
 
 impl SortBy {
     /// Returns the first value of the field in an object.
-    pub(super) fn key(&self, object: &Value) -> SortKey {
+    pub(crate) fn key(&self, object: &Value) -> SortKey {
         let found = self.0.find(object).and_then(|values| values.first().map(|it| (*it).clone()));
         SortKey(found.filter(|it| !it.is_null()))
     }
@@ -83,7 +83,7 @@ fn kind(value: &Value) -> u8 {
 }
 
 /// Compares texts with the numbers in them by their value: `web-9` comes before `web-10`.
-fn natural(one: &str, other: &str) -> Ordering {
+pub(crate) fn natural(one: &str, other: &str) -> Ordering {
     let (mut left, mut right) = (one, other);
     while !left.is_empty() && !right.is_empty() {
         let ((part, left_rest), (other_part, right_rest)) = (split_part(left), split_part(right));

@@ -80,7 +80,7 @@ impl StatusMessages {
 
 /// Returns a title with the number of objects and how far it can be trusted. `since` is the time since
 /// the cache was last synced.
-pub(super) fn title(what: &str, count: usize, health: &Health, since: Option<Duration>) -> String {
+pub(crate) fn title(what: &str, count: usize, health: &Health, since: Option<Duration>) -> String {
     let objects = if count == 1 { "object" } else { "objects" };
     match (&health.state, since) {
         (HealthState::Synced, _) => format!("{what}: {count} {objects}, {health}"),
@@ -104,12 +104,13 @@ pub(super) struct StatusPrinter {
 }
 
 impl StatusPrinter {
-    pub(super) fn new(messages: StatusMessages) -> Self {
+    /// Creates a printer. A line of progress is not overwritten among those of other collections.
+    pub(super) fn new(messages: StatusMessages, is_one_of_several: bool) -> Self {
         let mut checks = tokio::time::interval_at(Instant::now() + CHECK_INTERVAL, CHECK_INTERVAL);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let next = Instant::now() + PROGRESS;
         // A line is overwritten with an escape sequence.
-        let terminal = io::stderr().is_terminal() && !crate::terminal::is_dumb();
+        let terminal = io::stderr().is_terminal() && !crate::terminal::is_dumb() && !is_one_of_several;
         Self { messages, checks, terminal, next, progress_shown: false }
     }
 

@@ -4,12 +4,20 @@ mod server;
 mod running_command;
 mod usage;
 mod demo;
+mod new;
+mod story;
 mod serve;
 mod resolve;
 mod watch;
 mod fault;
 #[cfg(unix)]
+mod picture;
+#[cfg(unix)]
+mod on_terminal;
+#[cfg(unix)]
 mod terminal;
+#[cfg(unix)]
+mod ui;
 mod bench;
 
 use std::path::Path;

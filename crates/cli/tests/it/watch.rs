@@ -221,6 +221,57 @@ async fn every_output_can_be_sorted_by_a_field() {
     }
 }
 
+/// The tables of `kubectl get pods,deployments`: the kind is in the name, and an empty line between.
+#[tokio::test]
+async fn several_kinds_are_printed_in_their_order_with_the_kind_in_the_name() {
+    let server = cluster().await;
+    let lines = once(&server, &["wi,cm,pods"]).await;
+    assert_eq!(lines[..3], ["NAME                       SIZE", "widget.example.com/small   3", ""]);
+    assert_eq!(words(&lines[3]), ["NAME", "DATA"]);
+    assert_eq!(words(&lines[4]), ["configmap/first", "2"]);
+    assert_eq!(lines.len(), 6, "an empty kind has no headings: {lines:?}");
+    let names = once(&server, &["wi,cm", "-o", "name"]).await;
+    assert_eq!(names, ["widget.example.com/small", "configmap/first", "configmap/second"]);
+    let both = once(&server, &["cm,wi,configmaps", "-A", "-o", "json"]).await;
+    let kind = |it: &String| serde_json::from_str::<Value>(it).expect("JSON")["object"]["kind"].clone();
+    let kinds: Vec<_> = both.iter().map(kind).collect();
+    assert_eq!(kinds.iter().filter(|it| *it == "Widget").count(), 1);
+    assert_eq!(kinds.last(), Some(&json!("Widget")));
+    let arguments = ["watch", "--once", "cm,wi", "first", "small", "-o", "name"];
+    let (code, out, err) = RunningCommand::start(&server, &arguments).end().await;
+    assert_eq!((code, out.len()), (Some(1), 2));
+    assert_eq!(err, ["error: configmaps not found: small; widgets.example.com not found: first"]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn changes_of_several_kinds_are_lines_as_they_happen() {
+    let server = cluster().await;
+    let client = client(&server);
+    let mut table = RunningCommand::start(&server, &["watch", "wi,cm"]);
+    assert_eq!(table.line().await, "EVENT      NAME                       SIZE");
+    assert_eq!(table.line().await, "ADDED      widget.example.com/small   3");
+    assert_eq!(words(&table.line().await), ["EVENT", "NAME", "DATA"]);
+    for name in ["configmap/first", "configmap/second"] {
+        assert_eq!(words(&table.line().await)[..2], ["ADDED", name]);
+    }
+    put(&client, "new", "1").await;
+    assert_eq!(words(&table.line().await), ["ADDED", "configmap/new", "1"]);
+    let widgets = ResourceType {
+        gvk: Gvk::new("example.com", "v1", "Widget"),
+        plural: "widgets".into(),
+        scope: Scope::Namespaced,
+    };
+    let widget = json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "small" },
+                         "spec": { "size": 4 } });
+    apply(&client, &widgets, "default", &widget).await;
+    assert_eq!(table.line().await, "MODIFIED   widget.example.com/small   4");
+    delete(&client, "new").await;
+    assert_eq!(words(&table.line().await), ["DELETED", "configmap/new", "1"]);
+    table.interrupt().await;
+    assert_eq!(table.end().await, (Some(0), Vec::new(), Vec::new()));
+}
+
 #[tokio::test]
 async fn an_empty_collection_prints_kubectls_message() {
     let server = cluster().await;
@@ -422,7 +473,7 @@ fn bad_usage_exits_with_2_and_help_has_examples() {
         &["pods", "-o", "custom"],
         &["pods", "pod/web"],
         &["pod/web"],
-        &["pods,services"],
+        &["pods,,services"],
         &["pods", ""],
         &["pods", "web", "-l", "a=b"],
         &["pods", "web", "--field-selector", "a=b"],

@@ -1,0 +1,108 @@
+//! Act 1: an informer lists, and then receives everything that follows from one new Deployment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dogwatch::informer::{Change, ScopedRegistration};
+use dogwatch::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use dogwatch::{Object, SharedInformer};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::demo::scene::Scene;
+use crate::demo::stage::{Stage, counted, listed, took};
+use crate::demo::tap::version_of;
+use crate::demo::waiting::{until, until_some, within};
+use crate::demo::web::{self, IMAGE, REPLICAS, WEB};
+
+pub(super) const TITLE: &str = "List, then watch";
+pub(super) const ABOUT: &str =
+    "A client lists a collection once. Then the server sends it every change: no polling.";
+
+/// The limit for the first lists.
+const SYNC_LIMIT: Duration = Duration::from_secs(60);
+
+/// The version of each object of a collection when it was first seen, by name.
+#[derive(Clone, Default)]
+struct FirstSeen(Arc<Mutex<BTreeMap<String, u64>>>);
+
+/// Plays the act. Returns its outcome.
+pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<String> {
+    let deployments = scene.informers.get::<Deployment>();
+    let replica_sets = scene.informers.get::<ReplicaSet>();
+    let (deployments_seen, replica_sets_seen) = (FirstSeen::default(), FirstSeen::default());
+    let _recording = (deployments_seen.record(&deployments)?, replica_sets_seen.record(&replica_sets)?);
+    list(scene, stage).await?;
+
+    stage.does(format!("Deployment {WEB} is created, and scaled to {REPLICAS} pods.")).await;
+    let (began, replicas) = (Instant::now(), usize::try_from(REPLICAS)?);
+    web::apply_image(scene, IMAGE).await?;
+    web::scale(scene, REPLICAS).await?;
+    until("the cache shows the ready pods", || web::ready_pods(&scene.pods.store()) == replicas).await?;
+    let ready_after = took(began.elapsed());
+    let (deployment, deployed_at) = deployments_seen.first("the deployment").await?;
+    let (replica_set, replicated_at) = replica_sets_seen.first("the replica set").await?;
+    web::settled(scene, replicas, IMAGE).await?;
+    caught_up(scene).await?;
+
+    let pods = scene.pods.store().snapshot();
+    let events = scene.tap.events();
+    let (first_pod, count) = (events.first().map_or(0, |it| it.version), counted(pods.len(), "pod"));
+    let nodes: BTreeSet<&str> = pods.iter().filter_map(|it| web::node_of(it)).collect();
+    let nodes = listed(nodes);
+    let events = counted(events.len(), "event");
+    stage
+        .finds(format!(
+            "Deployment {deployment} (version {deployed_at}) made ReplicaSet {replica_set} ({replicated_at})."
+        ))
+        .await;
+    stage.finds(format!("That made {count}, the first at version {first_pod}, on {nodes}.")).await;
+    stage
+        .finds(format!("The watch sent {events}. After {ready_after} the cache had {replicas} ready pods."))
+        .await;
+    Ok(format!("{replicas} pods ready in the cache after {ready_after}, by {events}"))
+}
+
+/// Starts the informers, and waits until all clients have listed the pods and watch them.
+async fn list(scene: &Scene, stage: &Stage) -> anyhow::Result<()> {
+    stage.does("An informer of the pods in namespace demo starts, and two naive clients without one.").await;
+    scene.informers.start();
+    scene.pods.start();
+    within("the informer lists the pods", scene.pods.synced()).await??;
+    let others = within("the other informers are synced", scene.informers.wait_for_sync(SYNC_LIMIT)).await?;
+    others.into_result()?;
+    until("all clients watch", || {
+        let taps = [&scene.tap, &scene.watch_once.tap, &scene.watch_again.tap, &scene.reference.tap];
+        taps.iter().all(|it| it.is_connected())
+    })
+    .await?;
+    let (count, version) = (counted(scene.pods.store().len(), "pod"), scene.pods.last_sync_version());
+    stage.finds(format!("The informer listed {count} at version {version}, and watches from there.")).await;
+    Ok(())
+}
+
+/// Waits until the informer and both naive clients have received what the server sent so far.
+async fn caught_up(scene: &Scene) -> anyhow::Result<()> {
+    let newest = scene.reference.tap.newest();
+    let taps = [&scene.tap, &scene.watch_once.tap, &scene.watch_again.tap];
+    until("all clients have received all events", || taps.iter().all(|it| it.newest() >= newest)).await
+}
+
+impl FirstSeen {
+    /// Records the objects of an informer until the result is dropped.
+    fn record<K: Object>(&self, informer: &SharedInformer<K>) -> anyhow::Result<ScopedRegistration> {
+        let seen = self.clone();
+        let record = move |change: &Change<K>| {
+            let object = change.object();
+            let name = object.header().name.to_owned();
+            seen.0.lock().entry(name).or_insert_with(|| version_of(&**object));
+        };
+        Ok(informer.on_change(record)?.scoped())
+    }
+
+    async fn first(&self, what: &str) -> anyhow::Result<(String, u64)> {
+        let first = || self.0.lock().first_key_value().map(|(name, version)| (name.clone(), *version));
+        until_some(what, first).await
+    }
+}

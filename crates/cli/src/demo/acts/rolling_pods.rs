@@ -1,0 +1,125 @@
+//! Act 5: all pods are replaced while gRPC calls go to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dogwatch::grpc::{KubeChannel, Resolver};
+use futures_util::{StreamExt as _, stream};
+use parking_lot::Mutex;
+
+use crate::demo::greeter::greet;
+use crate::demo::pod_servers::{PodServers, TARGET};
+use crate::demo::scene::Scene;
+use crate::demo::stage::{Stage, counted, grouped, listed};
+use crate::demo::waiting::{until, within};
+use crate::demo::web::{self, NEW_IMAGE, REPLICAS, WEB};
+
+pub(super) const TITLE: &str = "Pods roll under gRPC load";
+pub(super) const ABOUT: &str =
+    "A channel follows the endpoints of a Service: new pods get calls, and ending ones no new calls.";
+
+/// The number of concurrent callers, and the pause of each between two calls.
+const CALLERS: usize = 4;
+const CALL_PAUSE: Duration = Duration::from_millis(2);
+
+/// The outcomes of the calls.
+#[derive(Debug, Default)]
+struct Calls {
+    /// The number of calls that each pod answered.
+    answered: BTreeMap<String, usize>,
+    failed: usize,
+    last_failure: Option<String>,
+}
+
+/// Plays the act. Returns its outcome.
+pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<String> {
+    let mut servers = PodServers::new(scene.client.clone(), Arc::clone(&scene.page.kill)).await?;
+    let mut pods = scene.pods.changes()?;
+    let resolver = Resolver::new(scene.client.clone());
+    let channel = resolver.channel(&TARGET.parse()?).build()?;
+    scene.page.diagnostics.add_channel("greeter", &channel);
+    let calls = Mutex::new(Calls::default());
+    let outcome = tokio::select! {
+        biased;
+        ended = servers.follow(&mut pods) => ended.and_then(|()| anyhow::bail!("the informer ended")),
+        outcome = roll(scene, stage, &channel, &calls) => outcome,
+    };
+    drop(pods);
+    servers.stop().await?;
+    outcome
+}
+
+/// Calls the servers while the pods are replaced.
+async fn roll(
+    scene: &Scene,
+    stage: &Stage,
+    channel: &KubeChannel,
+    calls: &Mutex<Calls>,
+) -> anyhow::Result<String> {
+    let replicas = usize::try_from(REPLICAS)?;
+    stage.does(format!("Each pod of {WEB} gets a gRPC server, and {CALLERS} clients call {TARGET}.")).await;
+    let is_connected = within("the channel connects to all pods", channel.connected(replicas)).await?;
+    anyhow::ensure!(is_connected, "the channel has stopped");
+    let before = endpoints(channel);
+    stage.finds(format!("The channel found {}:", counted(before.len(), "endpoint"))).await;
+    stage.finds(format!("{}.", listed(before.iter().map(String::as_str)))).await;
+    let calling = stream::iter(0..CALLERS).for_each_concurrent(None, |_| call(channel, calls));
+    let replaced = async {
+        until("every endpoint is called", || calls.lock().have_reached(&before)).await?;
+        stage.does(format!("{WEB} gets a new image: its pods are replaced, while the calls go on.")).await;
+        web::apply_image(scene, NEW_IMAGE).await?;
+        web::settled(scene, replicas, NEW_IMAGE).await?;
+        let new: BTreeSet<String> =
+            web::pods_on_server(scene).iter().map(|it| web::name_of(it).to_owned()).collect();
+        until("the channel has exactly the new endpoints", || endpoints(channel) == new).await?;
+        until("every new endpoint is called", || calls.lock().have_reached(&new)).await?;
+        anyhow::Ok(new)
+    };
+    let after = tokio::select! {
+        biased;
+        after = replaced => after?,
+        () = calling => anyhow::bail!("the callers ended"),
+    };
+    let names =
+        |some: &BTreeSet<String>, not: &BTreeSet<String>| listed(some.difference(not).map(String::as_str));
+    let (came, went) = (after.difference(&before).count(), before.difference(&after).count());
+    stage.finds(format!("{came} came: {}.", names(&after, &before))).await;
+    stage.finds(format!("{went} went: {}.", names(&before, &after))).await;
+    let Calls { failed, last_failure, answered } = std::mem::take(&mut *calls.lock());
+    let total = answered.values().sum::<usize>() + failed;
+    let why = last_failure.map(|it| format!("; the last error is: {it}")).unwrap_or_default();
+    stage.finds(format!("{} were made meanwhile, {failed} failed{why}.", counted(total, "call"))).await;
+    Ok(format!("{} calls, {failed} failed; {came} endpoints came, {went} went", grouped(total)))
+}
+
+/// Makes calls one after another.
+async fn call(channel: &KubeChannel, calls: &Mutex<Calls>) {
+    loop {
+        let outcome = greet(channel).await;
+        {
+            let mut calls = calls.lock();
+            match outcome {
+                Ok(pod) => *calls.answered.entry(pod).or_default() += 1,
+                Err(status) => {
+                    calls.failed += 1;
+                    calls.last_failure = Some(status.to_string());
+                }
+            }
+        }
+        tokio::time::sleep(CALL_PAUSE).await;
+    }
+}
+
+/// Returns the pods to which the channel sends new calls.
+fn endpoints(channel: &KubeChannel) -> BTreeSet<String> {
+    let usable = channel.endpoints().into_iter().filter(|it| it.endpoint.usable);
+    usable.filter_map(|it| it.endpoint.pod.as_deref().map(str::to_owned)).collect()
+}
+
+impl Calls {
+    /// Returns true if each of these pods has answered a call.
+    fn have_reached(&self, pods: &BTreeSet<String>) -> bool {
+        pods.iter().all(|it| self.answered.contains_key(it))
+    }
+}

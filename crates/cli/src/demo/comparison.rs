@@ -1,0 +1,176 @@
+//! The closing table: what the informer and the naive clients missed, compared with the reference
+//! client, which received every event.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use dogwatch::Object as _;
+
+use super::scene::Scene;
+use super::stage::{Ink, Look, counted};
+use super::tap::{PodEvent, Tap, version_of};
+use super::waiting::until;
+use super::web;
+
+/// The time for events that are on their way to arrive.
+const SETTLE_TIME: Duration = Duration::from_secs(90);
+/// The same if the story was cut short.
+const SHORT_SETTLE_TIME: Duration = Duration::from_secs(1);
+
+/// The results of all clients.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    events: usize,
+    deletions: usize,
+    informer: Missed,
+    watch_once: Missed,
+    watch_again: Missed,
+}
+
+/// The knowledge of one client at the end.
+struct Knowledge {
+    events: BTreeSet<PodEvent>,
+    /// The uids of the pods of whose deletion it knows.
+    deletions: BTreeSet<String>,
+    /// The versions of the pods that exist according to it, by name.
+    pods: BTreeMap<String, u64>,
+}
+
+/// The difference between one client and the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Missed {
+    events: usize,
+    deletions: usize,
+    wrong_pods: usize,
+}
+
+impl Comparison {
+    /// Waits until all events have arrived that can, and compares the clients.
+    ///
+    /// # Errors
+    /// Returns an error if the clients do not settle, or if there are too many events to compare.
+    pub(super) async fn measure(scene: &Scene, is_cut_short: bool) -> anyhow::Result<Self> {
+        let limit = if is_cut_short { SHORT_SETTLE_TIME } else { SETTLE_TIME };
+        tokio::time::timeout(limit, settle(scene))
+            .await
+            .map_err(|_| anyhow::anyhow!("the pods still change"))??;
+        let reference = &scene.reference.tap;
+        anyhow::ensure!(reference.is_connected() && reference.is_complete(), "there were too many events");
+        let truth = Knowledge::of(reference);
+        let informer = Knowledge {
+            deletions: scene.deletions.all().into_keys().collect(),
+            pods: cached(scene),
+            ..Knowledge::of(&scene.tap)
+        };
+        Ok(Self {
+            events: truth.events.len(),
+            deletions: truth.deletions.len(),
+            informer: informer.missed(&truth),
+            watch_once: Knowledge::of(&scene.watch_once.tap).missed(&truth),
+            watch_again: Knowledge::of(&scene.watch_again.tap).missed(&truth),
+        })
+    }
+
+    /// Formats the table.
+    pub(super) fn text(&self, look: Look) -> String {
+        let title = format!(
+            "WHAT THE CLIENTS MISSED of {} about pods, {} of them deletions",
+            counted(self.events, "event"),
+            self.deletions
+        );
+        let mut text = format!("\n{}\n", look.paint(Ink::Headline, &title));
+        let mut row = |label: &str, cells: [String; 3], ink| {
+            let [informer, once, again] = cells;
+            let row = format!("  {label:33}{informer:>12}{once:>14}{again:>14}");
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{}", look.paint(ink, &row));
+        };
+        row("", ["informer", "watch once", "watch again"].map(str::to_owned), Ink::Faint);
+        let clients = [self.informer, self.watch_once, self.watch_again];
+        row("events that never arrived", clients.map(|it| it.events.to_string()), Ink::Plain);
+        row("deletions that went unnoticed", clients.map(|it| it.deletions.to_string()), Ink::Plain);
+        row("pods that are wrong at the end", clients.map(|it| it.wrong_pods.to_string()), Ink::Plain);
+        for line in [
+            "informer:    lists again when events are lost for good, and reports what is different.",
+            "watch once:  lists, watches, and ends with its watch, like kubectl get --watch.",
+            "watch again: lists, watches, and opens the next watch without remembering a version.",
+        ] {
+            let _ = writeln!(text, "  {}", look.paint(Ink::Faint, line));
+        }
+        text
+    }
+}
+
+impl Knowledge {
+    fn of(tap: &Tap) -> Self {
+        let events = tap.events();
+        let deletions = events.iter().filter(|it| it.is_deletion).map(|it| it.uid.clone()).collect();
+        Self { events, deletions, pods: tap.pods() }
+    }
+
+    fn missed(&self, truth: &Self) -> Missed {
+        let names: BTreeSet<&String> = self.pods.keys().chain(truth.pods.keys()).collect();
+        Missed {
+            events: truth.events.difference(&self.events).count(),
+            deletions: truth.deletions.difference(&self.deletions).count(),
+            wrong_pods: names.iter().filter(|it| self.pods.get(**it) != truth.pods.get(**it)).count(),
+        }
+    }
+}
+
+/// Waits until the connected clients have received what the server sent.
+async fn settle(scene: &Scene) -> anyhow::Result<()> {
+    let newest = web::newest_event(scene).await?;
+    until("the cache equals the server", || cached(scene) == scene.reference.tap.pods()).await?;
+    let again = &scene.watch_again.tap;
+    until("the naive client has received all events", || !again.is_connected() || again.newest() >= newest)
+        .await
+}
+
+/// Returns the versions of the pods in the informer's cache, by name.
+fn cached(scene: &Scene) -> BTreeMap<String, u64> {
+    let pods = scene.pods.store().snapshot();
+    pods.iter().map(|it| (it.header().name.to_owned(), version_of(&**it))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knowledge(events: &[(u64, &str, bool)], pods: &[(&str, u64)]) -> Knowledge {
+        let event =
+            |it: &(u64, &str, bool)| PodEvent { version: it.0, uid: it.1.to_owned(), is_deletion: it.2 };
+        let events: BTreeSet<PodEvent> = events.iter().map(event).collect();
+        let deletions = events.iter().filter(|it| it.is_deletion).map(|it| it.uid.clone()).collect();
+        Knowledge { events, deletions, pods: pods.iter().map(|it| (it.0.to_owned(), it.1)).collect() }
+    }
+
+    #[test]
+    fn pods_that_are_missing_outdated_or_gone_are_wrong() {
+        let truth = knowledge(
+            &[(1, "a", false), (2, "b", false), (3, "a", false), (4, "c", true)],
+            &[("a", 3), ("b", 2)],
+        );
+        let client = knowledge(&[(1, "a", false)], &[("a", 1), ("c", 1)]);
+        assert_eq!(client.missed(&truth), Missed { events: 3, deletions: 1, wrong_pods: 3 });
+        assert_eq!(truth.missed(&truth), Missed { events: 0, deletions: 0, wrong_pods: 0 });
+    }
+
+    #[test]
+    fn the_table_is_aligned_and_fits_100_columns() {
+        let missed = |events| Missed { events, deletions: 0, wrong_pods: 0 };
+        let comparison = Comparison {
+            events: 120,
+            deletions: 8,
+            informer: missed(4),
+            watch_once: missed(100),
+            watch_again: missed(20),
+        };
+        let text = comparison.text(Look::default());
+        assert!(
+            text.contains("  events that never arrived                   4           100            20\n")
+        );
+        assert!(text.lines().all(|it| it.len() <= 100), "{text}");
+    }
+}

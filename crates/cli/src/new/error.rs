@@ -1,0 +1,36 @@
+//! The errors of `dogwatch new`: what was rejected and why, and a hint with the way out.
+
+use std::path::PathBuf;
+
+/// An error in the arguments of the command.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NewError {
+    /// The name of the operator.
+    #[error("{name:?} is not a name for an operator: {reason}")]
+    Name { name: String, reason: &'static str },
+    /// The kind, given or derived from the name.
+    #[error("{kind:?} is not a name for a kind: {reason}")]
+    Kind { kind: String, reason: &'static str },
+    /// The API group.
+    #[error("{group:?} is not an API group: {reason}")]
+    Group { group: String, reason: &'static str },
+    /// The folder for the project is in use.
+    #[error("{} exists and is not an empty folder", .path.display())]
+    Occupied { path: PathBuf },
+    /// The source of dogwatch is neither a checkout nor a URL.
+    #[error("there is no dogwatch in {value:?}: {reason}")]
+    Source { value: String, reason: &'static str },
+}
+
+impl NewError {
+    /// Returns the hint that is printed below the error.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            Self::Name { .. } => "use up to 63 lower-case letters, digits and `-`, as in website-operator",
+            Self::Kind { .. } => "choose one with --kind, in the form of Website or WebSite",
+            Self::Group { .. } => "use a domain of yours, as in --group example.com",
+            Self::Occupied { .. } => "choose another folder with --path, or remove this one first",
+            Self::Source { .. } => "name a checkout, or a git URL such as https://example.com/dogwatch.git",
+        }
+    }
+}

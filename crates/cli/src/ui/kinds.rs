@@ -1,0 +1,190 @@
+//! The kinds of the server: those that can be listed and watched, and the tables of the ones that
+//! are watched now.
+
+use dogwatch::ObjectKey;
+use dogwatch::discovery::{Discovery, ServedResource};
+
+use super::pane::Pane;
+use crate::watch::layout::Shape;
+use crate::watch::rows::{Columns, Row};
+
+/// The number of kinds that are watched at the same time.
+pub(super) const MAX_WATCHED: usize = 24;
+
+/// A kind of the server.
+#[derive(Debug)]
+pub(super) struct Kind {
+    pub(super) served: ServedResource,
+    /// The table, while the kind is watched.
+    pub(super) pane: Option<Pane>,
+}
+
+/// An object of one of the kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    /// The position of the kind.
+    pub(super) kind: usize,
+    pub(super) key: ObjectKey,
+}
+
+/// All kinds, in the order of discovery.
+#[derive(Debug, Default)]
+pub(super) struct Kinds {
+    all: Vec<Kind>,
+    /// The namespace; `None` for all of them.
+    namespace: Option<String>,
+}
+
+impl Kinds {
+    /// Takes the kinds that can be listed and watched, each in one version.
+    pub(super) fn new(discovery: &Discovery, namespace: Option<String>) -> Self {
+        let served = discovery.preferred_resources().filter(|it| it.supports_all(&["list", "watch"]));
+        let all = served.map(|it| Kind { served: it.clone(), pane: None }).collect();
+        Self { all, namespace }
+    }
+
+    /// Returns the position of a resource. If it was requested in another version, that one is used.
+    pub(super) fn position_of(&mut self, requested: &ServedResource) -> usize {
+        let of = |it: &ServedResource| (it.resource.gvk.group.clone(), it.resource.plural.clone());
+        match self.all.iter().position(|it| of(&it.served) == of(requested)) {
+            Some(at) => {
+                self.all[at].served = requested.clone();
+                at
+            }
+            None => {
+                self.all.push(Kind { served: requested.clone(), pane: None });
+                self.all.len() - 1
+            }
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Kind> {
+        self.all.iter()
+    }
+
+    pub(super) fn get(&self, at: usize) -> Option<&Kind> {
+        self.all.get(at)
+    }
+
+    pub(super) fn pane(&self, at: usize) -> Option<&Pane> {
+        self.all.get(at)?.pane.as_ref()
+    }
+
+    pub(super) fn pane_mut(&mut self, at: usize) -> Option<&mut Pane> {
+        self.all.get_mut(at)?.pane.as_mut()
+    }
+
+    /// Returns the positions and tables of the kinds that are watched.
+    pub(super) fn watched(&self) -> impl Iterator<Item = (usize, &Kind, &Pane)> {
+        self.all.iter().enumerate().filter_map(|(at, it)| Some((at, it, it.pane.as_ref()?)))
+    }
+
+    pub(super) fn panes_mut(&mut self) -> impl Iterator<Item = &mut Pane> {
+        self.all.iter_mut().filter_map(|it| it.pane.as_mut())
+    }
+
+    /// Begins to watch a kind: creates its table. Returns the columns for its source, or `None` if it
+    /// is watched already.
+    ///
+    /// # Errors
+    /// Returns a message if too many kinds are watched.
+    pub(super) fn open(&mut self, at: usize) -> Result<Option<Columns>, String> {
+        let count = self.watched().count();
+        let namespaces = self.namespace.is_none();
+        let Some(kind) = self.all.get_mut(at).filter(|it| it.pane.is_none()) else { return Ok(None) };
+        if count >= MAX_WATCHED {
+            return Err(format!("{MAX_WATCHED} kinds are watched; stop one of them with x"));
+        }
+        let columns = Columns::default();
+        let namespaces = namespaces && kind.served.is_namespaced();
+        kind.pane = Some(Pane::new(columns.clone(), Shape { namespaces, ..Shape::default() }));
+        Ok(Some(columns))
+    }
+
+    /// Stops watching a kind. Returns true if it was watched.
+    pub(super) fn close(&mut self, at: usize) -> bool {
+        self.all.get_mut(at).is_some_and(|it| it.pane.take().is_some())
+    }
+
+    /// Returns the position of the kind with this group and name of the kind.
+    pub(super) fn by_kind(&self, group: &str, kind: &str) -> Option<usize> {
+        let is_it = |it: &Kind| it.served.resource.gvk.group == group && it.served.resource.gvk.kind == kind;
+        self.all.iter().position(is_it)
+    }
+
+    /// Returns the namespace of a kind; `None` for all, and for a cluster-scoped kind.
+    pub(super) fn namespace_of(&self, at: usize) -> Option<&str> {
+        self.namespace.as_deref().filter(|_| self.all.get(at).is_some_and(|it| it.served.is_namespaced()))
+    }
+
+    pub(super) fn row(&self, target: &Target) -> Option<&Row> {
+        self.pane(target.kind)?.table.get(&target.key).map(AsRef::as_ref)
+    }
+
+    /// Returns a name such as `Pod default/web-1`.
+    pub(super) fn name_of(&self, target: &Target) -> String {
+        let kind = self.get(target.kind).map_or("", |it| it.served.resource.gvk.kind.as_str());
+        format!("{kind} {}", target.key)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use dogwatch::api::{Gvk, ResourceType, Scope};
+
+    use super::*;
+
+    pub(crate) fn served(group: &str, kind: &str, plural: &str, scope: Scope) -> ServedResource {
+        ServedResource {
+            resource: ResourceType { gvk: Gvk::new(group, "v1", kind), plural: plural.into(), scope },
+            singular: kind.to_lowercase(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            verbs: ["get", "list", "watch"].map(str::to_owned).to_vec(),
+            subresources: Vec::new(),
+        }
+    }
+
+    pub(crate) fn kinds(namespace: Option<&str>) -> Kinds {
+        let mut kinds = Kinds { all: Vec::new(), namespace: namespace.map(str::to_owned) };
+        for (group, kind, plural, scope) in [
+            ("", "Node", "nodes", Scope::Cluster),
+            ("", "Pod", "pods", Scope::Namespaced),
+            ("apps", "Deployment", "deployments", Scope::Namespaced),
+            ("apps", "ReplicaSet", "replicasets", Scope::Namespaced),
+        ] {
+            kinds.position_of(&served(group, kind, plural, scope));
+        }
+        kinds
+    }
+
+    #[test]
+    fn a_kind_is_opened_once_and_only_so_many_are() {
+        let mut kinds = kinds(None);
+        assert!(kinds.open(1).expect("there is room").is_some());
+        assert!(kinds.open(1).expect("it is open").is_none());
+        assert!(kinds.pane(1).is_some_and(|it| it.shape.namespaces));
+        assert!(kinds.open(0).is_ok() && kinds.pane(0).is_some_and(|it| !it.shape.namespaces));
+        for at in 0..MAX_WATCHED {
+            kinds.position_of(&served("example.com", "Kind", &format!("kinds{at}"), Scope::Cluster));
+        }
+        let count = kinds.iter().len();
+        let refused = (0..count).filter(|at| kinds.open(*at).is_err()).count();
+        assert_eq!((kinds.watched().count(), refused), (MAX_WATCHED, 4));
+        assert!(kinds.close(0) && !kinds.close(0));
+    }
+
+    #[test]
+    fn another_version_of_a_resource_replaces_the_preferred_one() {
+        let mut kinds = kinds(Some("web"));
+        let mut older = served("apps", "Deployment", "deployments", Scope::Namespaced);
+        older.resource.gvk = Gvk::new("apps", "v1beta1", "Deployment");
+        assert_eq!(kinds.position_of(&older), 2);
+        assert_eq!(
+            kinds.get(2).map(|it| it.served.resource.gvk.version.to_string()).as_deref(),
+            Some("v1beta1")
+        );
+        assert_eq!((kinds.namespace_of(2), kinds.namespace_of(0)), (Some("web"), None));
+        assert_eq!(kinds.by_kind("apps", "ReplicaSet"), Some(3));
+    }
+}

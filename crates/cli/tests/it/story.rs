@@ -1,0 +1,253 @@
+//! `dogwatch demo`: the facts of each act as they are printed on a pipe, and the ways to end it.
+//!
+//! Each wait of the demo has a limit, after which the command fails. So these tests read its output
+//! without timers of their own.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use crate::{dogwatch, text};
+
+/// The line after which the story is over, and the cluster keeps running.
+const OVER: &str = "The cluster keeps running";
+
+/// A running demo and the lines of its output so far. It is killed when this is dropped.
+struct Demo {
+    child: Child,
+    out: BufReader<std::process::ChildStdout>,
+    printed: String,
+    _home: tempfile::TempDir,
+}
+
+impl Demo {
+    fn start(arguments: &[&str]) -> Self {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let arguments = [&["demo", "--seconds", "900"], arguments].concat();
+        let mut command = dogwatch(home.path(), &arguments);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
+        let out = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        Self { child, out, printed: String::new(), _home: home }
+    }
+
+    /// Reads until a line contains this text.
+    fn read_until(&mut self, part: &str) {
+        loop {
+            let start = self.printed.len();
+            if self.out.read_line(&mut self.printed).expect("the output is UTF-8") == 0 {
+                let mut errors = String::new();
+                std::io::Read::read_to_string(
+                    &mut self.child.stderr.take().expect("stderr is piped"),
+                    &mut errors,
+                )
+                .expect("the output is UTF-8");
+                panic!("no {part:?} in {}{errors}", self.printed);
+            }
+            if self.printed[start..].contains(part) {
+                return;
+            }
+        }
+    }
+
+    /// Interrupts it like Ctrl-C, and returns everything that it printed.
+    fn interrupt(mut self) -> String {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", "INT", &pid]).status().expect("`kill` exists").success());
+        std::io::Read::read_to_string(&mut self.out, &mut self.printed).expect("the output is UTF-8");
+        let mut errors = String::new();
+        std::io::Read::read_to_string(&mut self.child.stderr.take().expect("stderr is piped"), &mut errors)
+            .expect("the output is UTF-8");
+        assert_eq!(
+            (self.child.wait().expect("it exits").code(), errors.as_str()),
+            (Some(0), ""),
+            "{}",
+            self.printed
+        );
+        std::mem::take(&mut self.printed)
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The output of a whole story.
+struct Story(String);
+
+impl Story {
+    /// Returns the lines of an act, without the times before them.
+    fn act(&self, number: usize) -> Vec<&str> {
+        let lines = self.0.lines().skip_while(|it| !it.starts_with(&format!("ACT {number}: ")));
+        let facts = lines.skip(1).take_while(|it| !it.starts_with("ACT ") && !it.starts_with("SUMMARY"));
+        facts.map(|it| it.split_once("s ").map_or(it, |(_, fact)| fact).trim()).collect()
+    }
+
+    /// Returns the numbers in the line of an act that contains this text.
+    fn numbers(&self, act: usize, part: &str) -> Vec<u64> {
+        let lines = self.act(act);
+        let found = lines.iter().find(|it| it.contains(part));
+        let line = found.unwrap_or_else(|| panic!("no {part:?} in act {act}: {lines:#?}"));
+        numbers(line)
+    }
+
+    /// Returns the names of pods in the line of an act that contains this text.
+    fn pods(&self, act: usize, part: &str) -> Vec<&str> {
+        let line = self.act(act).into_iter().find(|it| it.contains(part));
+        let words = line.unwrap_or_else(|| panic!("no {part:?} in act {act}")).split([' ', ',', '.']);
+        words.filter(|it| it.starts_with("web-")).collect()
+    }
+
+    /// Returns the cells of a row of the closing table.
+    fn row(&self, label: &str) -> [u64; 3] {
+        let row = self.0.lines().find(|it| it.trim_start().starts_with(label)).expect(label);
+        numbers(row).try_into().expect("three clients")
+    }
+}
+
+/// Returns the numbers in a text that stand alone, with or without commas.
+fn numbers(text: &str) -> Vec<u64> {
+    let words = text.split_whitespace().map(|it| it.trim_matches(['.', ',', ';', ':', '(', ')']));
+    words.filter_map(|it| it.replace(',', "").parse().ok()).collect()
+}
+
+/// One run, since it takes a while; a test for each act would take as many.
+#[cfg(unix)]
+#[test]
+fn the_whole_story_is_played_and_each_act_states_its_facts() {
+    let mut demo = Demo::start(&[]);
+    demo.read_until(OVER);
+    demo.read_until("dogwatch watch --server");
+    let printed = demo.interrupt();
+    assert!(printed.lines().last().is_some_and(|it| it.starts_with("Stopped after ")), "{printed}");
+    assert!(!printed.contains('\u{1b}'), "a pipe gets no colours: {printed}");
+    assert!(printed.lines().all(|it| it.chars().count() <= 100), "{printed}");
+    let headlines: Vec<&str> = printed.lines().filter(|it| it.starts_with("ACT ")).collect();
+    let expected = [
+        "ACT 1: List, then watch",
+        "ACT 2: The connection is cut",
+        "ACT 3: The history expires",
+        "ACT 4: The leader is killed",
+        "ACT 5: Pods roll under gRPC load",
+        "ACT 6: A handler is slow",
+    ];
+    assert_eq!(headlines, expected);
+    let story = Story(printed);
+    check_the_watch(&story);
+    check_the_outages(&story);
+    check_the_leaders(&story);
+    check_the_calls_and_the_slow_handler(&story);
+    check_the_closing_table(&story);
+}
+
+fn check_the_watch(story: &Story) {
+    assert_eq!(story.numbers(1, "The informer listed")[0], 0);
+    let [events, ready] = story.numbers(1, "The watch sent")[..] else { panic!("{:?}", story.act(1)) };
+    // Each pod is created, scheduled and becomes ready.
+    assert!(events >= 9 && ready == 3, "{:?}", story.act(1));
+}
+
+fn check_the_outages(story: &Story) {
+    let last = story.numbers(2, "The last version that it received")[0];
+    let resumed = story.numbers(2, "The informer resumed after version");
+    let [resumed, now] = resumed[..] else { panic!("{resumed:?}") };
+    assert!(resumed == last && now > last, "{:?}", story.act(2));
+    assert!(story.numbers(2, "to reconnect failed")[0] > 0, "{:?}", story.act(2));
+    let [changes, lost] = story.numbers(2, "happened meanwhile")[..] else { panic!("{:?}", story.act(2)) };
+    assert!(changes >= 6 && lost == 0, "{:?}", story.act(2));
+    assert!(story.act(2).iter().any(|it| it.contains("needed no new list")), "{:?}", story.act(2));
+
+    let last = story.numbers(3, "The last version that the informer received")[0];
+    let oldest = story.numbers(3, "forgets its history")[0];
+    let expired = story.numbers(3, "The informer asked for the changes after version");
+    assert!(expired == [last, 410] && oldest > last, "{:?}", story.act(3));
+    assert_eq!(story.numbers(3, "It listed again")[0], 3);
+    assert_eq!(story.numbers(3, "that no event did"), [2]);
+    assert_eq!(story.pods(3, "web-").len(), 2, "{:?}", story.act(3));
+    assert_eq!(story.numbers(3, "watches again still knows"), [5]);
+}
+
+fn check_the_leaders(story: &Story) {
+    let lines = story.act(4);
+    for part in [
+        "The lease still names manager-a. manager-b has to wait.",
+        "The lease has expired: manager-b leads, ",
+        "6 Ingresses exist: 3 created by manager-a, then 3 by manager-b.",
+        "Created twice: 0. Requests of manager-a after the first of manager-b: 0.",
+    ] {
+        assert!(lines.iter().any(|it| it.contains(part)), "no {part:?} in {lines:#?}");
+    }
+}
+
+fn check_the_calls_and_the_slow_handler(story: &Story) {
+    let [came, went] = ["3 came:", "3 went:"].map(|it| story.pods(5, it));
+    assert!(came.len() == 3 && went.len() == 3, "{:?}", story.act(5));
+    assert!(came.iter().all(|it| !went.contains(it)), "{:?}", story.act(5));
+    let [calls, failed] = story.numbers(5, "were made meanwhile")[..] else { panic!("{:?}", story.act(5)) };
+    assert!(calls > 6 && failed == 0, "{:?}", story.act(5));
+
+    // One creation and 200 updates, and two objects that are created and deleted.
+    assert_eq!(story.numbers(6, "A fast handler received all")[0], 205);
+    let [few, all] = story.numbers(6, "instead of")[..] else { panic!("{:?}", story.act(6)) };
+    assert!(few < 20 && all == 205, "{:?}", story.act(6));
+    assert!(story.act(6).iter().any(|it| it.contains("the same as that of the cache")), "{:?}", story.act(6));
+    assert_eq!(story.numbers(6, "never merged"), [2, 2]);
+}
+
+fn check_the_closing_table(story: &Story) {
+    let [informer, once, again] = story.row("events that never arrived");
+    assert!(0 < informer && informer <= again && again < once, "{}", story.0);
+    // Act 3 deletes two pods during an outage, and act 5 replaces three.
+    assert_eq!(story.row("deletions that went unnoticed"), [0, 5, 2]);
+    // The first knows three pods that are gone instead of three others, the second two too many.
+    assert_eq!(story.row("pods that are wrong at the end"), [0, 6, 2]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_quiet_demo_prints_headlines_the_summary_and_the_table() {
+    let mut demo = Demo::start(&["--quiet"]);
+    demo.read_until(OVER);
+    let printed = demo.interrupt();
+    assert_eq!(printed.lines().filter(|it| it.starts_with("ACT ")).count(), 6, "{printed}");
+    assert!(!printed.lines().any(|it| it.contains("s > ")), "{printed}");
+    let summary = printed.lines().skip_while(|it| !it.starts_with("SUMMARY after "));
+    let outcomes: Vec<&str> = summary.skip(1).take(6).collect();
+    for (outcome, part) in outcomes.iter().zip([
+        "3 pods ready in the cache",
+        " 0 lost",
+        "2 deletions that no event reported",
+        " 0 created twice",
+        " 0 failed; 3 endpoints came, 3 went",
+        "2 of 2 deletions delivered",
+    ]) {
+        assert!(outcome.contains(part), "no {part:?} in {outcome:?}");
+    }
+    assert!(printed.contains("\nWHAT THE CLIENTS MISSED of "), "{printed}");
+}
+
+#[test]
+fn a_demo_that_is_shorter_than_the_story_ends_with_what_happened_so_far() {
+    let home = tempfile::tempdir().unwrap();
+    let output = crate::run(home.path(), &["demo", "--seconds", "3"]);
+    let printed = text(&output.stdout);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{printed}");
+    let summary: Vec<&str> = printed.lines().skip_while(|it| !it.starts_with("SUMMARY after ")).collect();
+    // The lease of act 4 alone takes longer.
+    assert!(summary.len() >= 7 && summary[6].ends_with("not reached"), "{printed}");
+    assert!(summary.iter().any(|it| it.ends_with("interrupted")), "{printed}");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_in_the_middle_ends_the_story_with_what_happened_so_far() {
+    let mut demo = Demo::start(&[]);
+    demo.read_until("ACT 2: ");
+    let printed = demo.interrupt();
+    let summary: Vec<&str> = printed.lines().skip_while(|it| !it.starts_with("SUMMARY after ")).collect();
+    assert!(summary[1].contains("List, then watch") && summary[1].contains("3 pods ready"), "{printed}");
+    assert!(summary[6].ends_with("not reached"), "{printed}");
+    assert!(!printed.contains(OVER), "{printed}");
+}
