@@ -8,8 +8,11 @@
 mod features;
 mod licences;
 mod examples;
+mod book;
 mod tables;
 mod ci;
+mod new_operator;
+mod publish_check;
 mod conformance;
 mod programs;
 mod soak;
@@ -37,8 +40,16 @@ enum Task {
     Features,
     /// Check that every dependency has a licence that deny.toml allows.
     Licences,
+    /// Look for published advisories on dependencies. Downloads their database.
+    Advisories,
+    /// Write an operator with `dogwatch new`, build it and run its test.
+    NewOperator(new_operator::Options),
+    /// Package every crate as for a publication, and upload nothing.
+    PublishCheck(publish_check::Options),
     /// Run every example, and fail if one fails.
     Examples,
+    /// Build the book in docs/book with mdBook.
+    Book,
     /// Generate the tables of the API server from the data in crates/apimachinery/data.
     Gen(tables::Options),
     /// Run the whole-pipeline test suite against a server of your choice.
@@ -64,6 +75,10 @@ enum Task {
     /// Let web pages in a real Chromium try to use `dogwatch serve`, and fail if one can.
     #[command(disable_help_flag = true)]
     Browser(programs::Arguments),
+    /// Open the live diagnostics page of a program in a real Chromium, check it, and save
+    /// screenshots.
+    #[command(disable_help_flag = true)]
+    LivePage(programs::Arguments),
     /// Let kube-rs, client-go and our client follow a server with injected faults, and compare
     /// their caches.
     #[command(disable_help_flag = true)]
@@ -88,7 +103,11 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Ci(options) => ci::run(&options),
         Task::Features => features::run(),
         Task::Licences => licences::run(),
+        Task::Advisories => licences::advisories(),
+        Task::NewOperator(options) => new_operator::run(&options),
+        Task::PublishCheck(options) => publish_check::run(&options),
         Task::Examples => examples::run(),
+        Task::Book => book::run(),
         Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::Soak(options) => soak::run(&options),
@@ -98,6 +117,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::ControllerRuntime(rest) => programs::interop("controller-runtime", &rest),
         Task::E2e(rest) => programs::interop("e2e", &rest),
         Task::Browser(rest) => programs::interop("browser", &rest),
+        Task::LivePage(rest) => programs::interop("live-page", &rest),
         Task::Follow(rest) => programs::interop("follow", &rest),
         Task::Bench(rest) => programs::bench(&rest),
     }
@@ -129,6 +149,7 @@ mod tests {
             &["bench", "--help"],
             &["e2e", "--e2e-binary", "x", "Watchers"],
             &["browser", "--help"],
+            &["live-page", "--help"],
         ] {
             assert!(Arguments::try_parse_from(["xtask"].iter().chain(good)).is_ok(), "{good:?}");
         }

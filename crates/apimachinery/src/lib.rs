@@ -49,3 +49,8 @@ pub mod custom;
 
 pub use api_error::{ApiError, FieldError, FieldErrorKind};
 pub use field_errors::FieldErrors;
+
+/// The code in the README, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -12,6 +12,25 @@
 //! API, which are functions over JSON values in `dogwatch-apimachinery`, to what `store` keeps;
 //! `reading` serves lists and watches.
 //!
+//! ```
+//! use dogwatch_apiserver::ApiServer;
+//! use dogwatch_apiserver::faults::Rule;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+//! let server = ApiServer::builder().yaml(yaml).start().await?; // on a free port of the loopback
+//! println!("kubectl --server {} get configmaps", server.url());
+//!
+//! server.faults().rule(Rule::on("list").resource("pods").times(1).refuse(429));
+//! let maps = server.objects_at("v1", "configmaps", server.revision()).ok_or("not served")?;
+//! assert!(maps.iter().any(|map| map["metadata"]["name"] == "settings"));
+//! assert_eq!(server.requests().count(), 0);
+//! server.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Limitations
 //!
 //! - **Authorization.** By default every authenticated user may do everything, whatever roles and
@@ -79,3 +98,8 @@ pub use user::User;
 /// assert!(dogwatch_apiserver::KUBERNETES_VERSION.starts_with("1."));
 /// ```
 pub const KUBERNETES_VERSION: &str = "1.36.4";
+
+/// The code in the README, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

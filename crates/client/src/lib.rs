@@ -78,3 +78,8 @@ pub use exchange::{
 pub use list::{DEFAULT_PAGE_SIZE, ListEvent, ListStream};
 pub use request::{Request, Response};
 pub use watch::{ConditionResult, EventCondition, RetryWatcher, UntilError, WatchStream, in_order, until};
+
+/// The code in the README, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

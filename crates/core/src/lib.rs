@@ -10,6 +10,25 @@
 //! ([`LabelSelector`], [`FieldSelector`], [`ListParams`] and the other parameters,
 //! [`ResourcePath`]), and how a server reports an error ([`Status`]).
 //!
+//! ```
+//! use dogwatch_core::{Gvk, LabelSelector, Object, ObjectKey, ResourcePath, ResourceType, ResourceVersion};
+//! use k8s_openapi::api::core::v1::Pod;
+//!
+//! let key: ObjectKey = "shop/web".parse()?;
+//! let pods = ResourceType::namespaced(Gvk::new("", "v1", "Pod"), "pods");
+//! let path = ResourcePath::of(&pods).namespace("shop").name(key.name()).build()?;
+//! assert_eq!(path, "/api/v1/namespaces/shop/pods/web");
+//!
+//! let mut pod = Pod::default();
+//! pod.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+//! let selector: LabelSelector = "app in (web,api)".parse()?;
+//! assert!(selector.matches(pod.header().labels));
+//!
+//! // Versions are numbers of any length, not texts.
+//! assert!(ResourceVersion::new("9").is_older_than(&ResourceVersion::new("10")));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod error_chain;
@@ -49,3 +68,8 @@ pub use path::{InvalidPath, ResourcePath, Segment};
 pub use requirement::{Operator, Requirement};
 pub use status::{Cause, Details, Reason, Status};
 pub use version::ResourceVersion;
+
+/// The code in the README, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

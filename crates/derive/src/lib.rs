@@ -2,7 +2,8 @@
 //!
 //! Depend on `dogwatch` with the feature `derive` instead of on this crate: the generated code
 //! names everything that it needs through `::dogwatch`, so that a program needs no other crate of
-//! the Kubernetes ecosystem among its dependencies.
+//! the Kubernetes ecosystem among its dependencies. Examples that are compiled and run are in the
+//! documentation of `dogwatch::CustomResource` and `dogwatch::View`.
 //!
 //! A derive is a function from tokens to tokens. The modules `attribute` and `entries` read
 //! options, `custom_resource` and `view` expand one derive each. The run-time half of the generated

@@ -9,6 +9,30 @@
 //! Deployment ─► ReplicaSet ─► Pod ─► (scheduler) ─► (kubelet) ─► Ready ─► EndpointSlice, Endpoints ◄─ Service
 //! ```
 //!
+//! ```
+//! use dogwatch_client::{Api, Client};
+//! use dogwatch_core::WriteParams;
+//! use dogwatch_simulator::Simulator;
+//! use k8s_openapi::api::core::v1::Pod;
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+//! # let client = Client::from_service(server.url().parse()?, "default", server.service());
+//! let simulator = Simulator::builder(client.clone()).nodes(2).start(); // a client of any API server
+//! let pod = serde_json::json!({
+//!     "metadata": { "name": "web" },
+//!     "spec": { "containers": [{ "name": "web", "image": "nginx" }] },
+//! });
+//! let pods = Api::<Pod>::default_namespaced(client);
+//! pods.create(&WriteParams::default(), &serde_json::from_value(pod)?).await?;
+//! let phase = |pod: Option<&Pod>| pod.and_then(|it| it.status.as_ref()?.phase.clone());
+//! pods.wait_for("web", |pod| phase(pod).as_deref() == Some("Running")).await?;
+//! simulator.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Each component is an ordinary controller: it reads informers, and writes through a client. A
 //! pure function decides, and a reconciler acts. They behave like the components of Kubernetes in
 //! everything that clients see: names, conditions, counts, events. No container runs; a pod becomes
@@ -54,3 +78,8 @@ pub use health::{ComponentHealth, Health};
 pub use manager::{ControllerManager, ControllerManagerBuilder};
 pub use settings::Settings;
 pub use simulator::{Simulator, SimulatorBuilder};
+
+/// The code in the README, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

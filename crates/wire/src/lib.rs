@@ -83,3 +83,8 @@ pub use object::{from_protobuf, from_slice, has_protobuf, to_protobuf, to_vec, v
 pub use packed::Packed;
 pub use protobuf::{EncodeError, Envelope, entry_head, list_entry, metadata_message, watch_head};
 pub use watch::WatchDecoder;
+
+/// The code in the README, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -1,5 +1,6 @@
 //! The rules of this repository, checked on the sources themselves: layers, dependencies, headers,
-//! names, examples, clocks, reproducible seeds, ledgers, rule ids.
+//! names, examples, clocks, reproducible seeds, ledgers, rule ids, prose, metrics, metadata for
+//! publication, the book.
 //!
 //! They run with `cargo test --workspace`. Each rule is in its own file, with small fixtures of
 //! what it accepts and rejects.
@@ -13,8 +14,11 @@ mod seeds;
 mod ledgers;
 mod rules;
 mod prose;
+mod metrics;
+mod publishing;
+mod book;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -82,11 +86,12 @@ fn code_that_soaks_run_has_only_biased_selects() {
 }
 
 #[test]
-fn the_readme_names_every_example() {
+fn the_readme_of_the_examples_names_every_example() {
     let metadata = metadata();
     let targets = list(&metadata, "packages").iter().flat_map(|it| list(it, "targets"));
     let examples = targets.filter(|it| list(it, "kind").iter().any(|kind| kind == "example"));
-    let readme = std::fs::read_to_string(root().join("README.md")).expect("there is a README");
+    let readme = std::fs::read_to_string(root().join("crates/dogwatch/examples/README.md"));
+    let readme = readme.expect("there is a README");
     assert_none(&files::unlisted(examples.map(|it| text(it, "name")), &readme));
 }
 
@@ -146,6 +151,68 @@ fn every_rule_id_is_defined_and_every_defined_rule_is_used() {
         used.extend(rules::used(&text, &defined).into_iter().map(|id| (id, path.clone())));
     }
     assert_none(&rules::violations(&defined, &used));
+}
+
+#[test]
+fn every_metric_is_listed_with_its_meaning() {
+    let root = root();
+    let (mut used, mut violations) = (BTreeSet::new(), Vec::new());
+    for file in rust_files([root.join("crates")]) {
+        let path = file.strip_prefix(&root).expect("the walk began at the root");
+        if path.components().nth(2).is_some_and(|it| it.as_os_str() == "src") {
+            let text = std::fs::read_to_string(&file).expect("the file was just listed");
+            let (metrics, problems) = metrics::used(&path.display().to_string(), &text);
+            used.extend(metrics);
+            violations.extend(problems);
+        }
+    }
+    let document = std::fs::read_to_string(root.join("docs/metrics.md")).expect("the document is there");
+    violations.extend(metrics::violations(&used, &metrics::listed(&document)));
+    assert_none(&violations);
+}
+
+#[test]
+fn every_published_crate_has_what_a_registry_and_its_readers_need() {
+    let (root, metadata) = (root(), metadata());
+    let published: Vec<&Value> =
+        list(&metadata, "packages").iter().filter(|it| publishing::is_published(it)).collect();
+    assert!(published.len() > 5, "`cargo metadata` has no crates");
+    let mut violations = Vec::new();
+    for package in &published {
+        let manifest = PathBuf::from(text(package, "manifest_path"));
+        let folder = manifest.parent().expect("a manifest is in a folder");
+        let read = |it: &str| std::fs::read_to_string(folder.join(it)).ok();
+        let at_root = |it: &str| std::fs::read_to_string(root.join(it)).ok();
+        violations.extend(publishing::violations(package, read, at_root));
+    }
+    let document = std::fs::read_to_string(root.join("CONTRIBUTING.md")).expect("the document is there");
+    violations.extend(publishing::order_violations(&published, &document));
+    assert_none(&violations);
+}
+
+#[test]
+fn the_book_is_complete_and_its_code_and_links_are_checked() {
+    let root = root();
+    let folder = root.join("docs/book/src");
+    let read = |it: &Path| std::fs::read_to_string(it).expect("the file is there");
+    let files = std::fs::read_dir(&folder).expect("the book is there").flatten().map(|it| it.path());
+    let files = files.filter(|it| it.extension().is_some_and(|it| it == "md") && !it.ends_with("SUMMARY.md"));
+    let texts: BTreeMap<PathBuf, String> = files
+        .map(|it| (it.strip_prefix(&root).expect("the folder is below the root").to_owned(), read(&it)))
+        .collect();
+    let chapters: Vec<_> = texts.iter().map(|(path, text)| book::Chapter { path, text }).collect();
+    let mut violations = Vec::new();
+    let tested: Vec<_> = chapters.iter().copied().filter(book::has_doctests).collect();
+    let (contents, includes) = ("docs/book/src/SUMMARY.md", "tools/book-tests/src/lib.rs");
+    for (list, listed) in [(contents, &chapters), (includes, &tested)] {
+        violations.extend(book::unlisted(listed, &read(&root.join(list)), list));
+    }
+    for chapter in &chapters {
+        violations.extend(book::broken_links(*chapter, &chapters, |it| root.join(it).exists()));
+        violations.extend(book::unchecked_code(*chapter, |it| std::fs::read_to_string(root.join(it)).ok()));
+        violations.extend(book::long_lines(*chapter));
+    }
+    assert_none(&violations);
 }
 
 /// Returns the output of `cargo metadata` without dependencies, which needs no network.

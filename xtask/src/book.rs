@@ -1,0 +1,65 @@
+//! The book in `docs/book`, built by mdBook. Its code is checked by `cargo test`, and its links by the
+//! tests of this crate.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// The output of mdBook below the root of the repository, as `docs/book/book.toml` sets it.
+const OUTPUT: &str = "target/docs/book";
+
+/// The beginning of a link to a file of the repository outside of the book.
+const OUTSIDE: &str = "href=\"../../../";
+
+/// Builds the book and prints where it is. Fails if mdBook is not installed, with the command to
+/// install it.
+pub(crate) fn run() -> anyhow::Result<()> {
+    if !is_installed() {
+        bail!("mdbook is missing; install it with `cargo install mdbook` (a few minutes on 2 cores)");
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has a parent directory")?;
+    let (folder, output) = (root.join("docs/book"), root.join(OUTPUT));
+    let status = Command::new("mdbook").arg("build").arg(&folder).status().context("cannot run mdbook")?;
+    if !status.success() {
+        bail!("mdbook cannot build {}: see its output above", folder.display());
+    }
+    for entry in std::fs::read_dir(&output).with_context(|| format!("cannot read {}", output.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "html") {
+            std::fs::write(&path, with_outside_links(&std::fs::read_to_string(&path)?))?;
+        }
+    }
+    println!("open {}", output.join("index.html").display());
+    Ok(())
+}
+
+fn is_installed() -> bool {
+    Command::new("mdbook").arg("--version").output().is_ok_and(|it| it.status.success())
+}
+
+/// Restores the names of Markdown files outside of the book in links: mdBook turns each `.md` into
+/// `.html`, also where it renders nothing.
+fn with_outside_links(html: &str) -> String {
+    let mut parts = html.split(OUTSIDE);
+    let mut restored = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (target, rest) = part.split_once('"').unwrap_or((part, ""));
+        let target = target.strip_suffix(".html").map_or(target.to_owned(), |it| format!("{it}.md"));
+        restored.push_str(&format!("{OUTSIDE}{target}\"{rest}"));
+    }
+    restored
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_files_outside_of_the_book_keep_their_names() {
+        let built = r#"<a href="../../../README.html">a</a> <a href="../../../examples">b</a> <a href="c.html">c</a>"#;
+        let fixed =
+            r#"<a href="../../../README.md">a</a> <a href="../../../examples">b</a> <a href="c.html">c</a>"#;
+        assert_eq!(with_outside_links(built), fixed);
+    }
+}
