@@ -22,7 +22,7 @@ struct Demo {
 impl Demo {
     fn start(arguments: &[&str]) -> Self {
         let home = tempfile::tempdir().expect("a temporary directory");
-        let arguments = [&["demo", "--seconds", "900"], arguments].concat();
+        let arguments = [&["demo", "--seconds", "300"], arguments].concat();
         let mut command = dogwatch(home.path(), &arguments);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
@@ -119,7 +119,7 @@ fn numbers(text: &str) -> Vec<u64> {
 fn the_whole_story_is_played_and_each_act_states_its_facts() {
     let mut demo = Demo::start(&[]);
     demo.read_until(OVER);
-    demo.read_until("dogwatch watch --server");
+    demo.read_until("dogwatch ui --server");
     let printed = demo.interrupt();
     assert!(printed.lines().last().is_some_and(|it| it.starts_with("Stopped after ")), "{printed}");
     assert!(!printed.contains('\u{1b}'), "a pipe gets no colours: {printed}");
