@@ -8,7 +8,8 @@ use dogwatch_controller::{Action, BoxError, Context, Controller, Terminal};
 use dogwatch_core::ObjectKey;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 use crate::test_cluster::{Running, SECOND, TestCluster};
 
@@ -68,11 +69,21 @@ impl Subscriber for Log {
     }
 }
 
+/// Sets the subscriber of this thread, until the result is dropped.
+///
+/// A second subscriber exists meanwhile. While there is only one, tracing asks the thread that first
+/// reaches a statement whether it is enabled, and that may be the thread of another test, which has
+/// no subscriber.
+fn capture(log: &Log) -> (DefaultGuard, Dispatch) {
+    let other = Dispatch::new(NoSubscriber::new());
+    (tracing::subscriber::set_default(log.clone()), other)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_reconcile_logs_one_line_with_its_key_and_reason() {
     let cluster = TestCluster::with(&["error", "good", "panic", "slow", "terminal"]).await;
     let log = Log::default();
-    let logging = tracing::subscriber::set_default(log.clone());
+    let logging = capture(&log);
     let controller =
         Controller::of(&cluster.informer()).named("tested").workers(5).reconcile_timeout(SECOND).build(
             |key: ObjectKey, context: Context| async move {
@@ -118,7 +129,7 @@ async fn a_failed_reconcile_logs_one_line_with_its_key_and_reason() {
 async fn the_span_of_a_reconcile_shows_its_causes() {
     let cluster = TestCluster::with(&["a"]).await;
     let log = Log::default();
-    let logging = tracing::subscriber::set_default(log.clone());
+    let logging = capture(&log);
     let reconcile = |_: ObjectKey, context: Context| async move {
         // As above: the statement may have been registered without a subscriber.
         tracing::callsite::rebuild_interest_cache();
