@@ -28,10 +28,10 @@ Examples:
     dogwatch new website-operator
 
   With another group and kind, in another folder:
-    dogwatch new shop --group shop.example.com --kind WebShop --path ~/src/shop
+    dogwatch new shop --group shop.example.com --kind WebShop --path ../shop
 
   On a checkout of dogwatch, or on its git repository, instead of a release:
-    dogwatch new website-operator --dogwatch ~/src/dogwatch
+    dogwatch new website-operator --dogwatch ../dogwatch
     dogwatch new website-operator --dogwatch https://example.com/dogwatch.git
 
 Until there is a release on crates.io, the project builds only with --dogwatch.";
@@ -150,12 +150,11 @@ mod tests {
     fn the_summary_names_every_file_and_the_next_step() {
         let names = Names::new("buoy-operator", None, "sea.example").unwrap();
         let files = template::files(&names, "version = \"0.1\"");
-        let summary = summary(&names, Path::new("/tmp/b"), &files);
+        let summary = summary(&names, Path::new("b"), &files);
         assert!(
-            summary
-                .starts_with("wrote buoy-operator, an operator for Buoy (buoys.sea.example), to /tmp/b:\n")
+            summary.starts_with("wrote buoy-operator, an operator for Buoy (buoys.sea.example), to b:\n")
         );
         assert!(files.iter().all(|it| summary.contains(&format!("  {}\n", it.path))), "{summary}");
-        assert!(summary.contains("\n  cd /tmp/b\n  cargo test "), "{summary}");
+        assert!(summary.contains("\n  cd b\n  cargo test "), "{summary}");
     }
 }
