@@ -54,6 +54,7 @@ mod exchange;
 mod issuer;
 mod client;
 mod template;
+mod response;
 mod request;
 mod raw;
 mod list;
@@ -76,7 +77,8 @@ pub use exchange::{
     WarningHandler,
 };
 pub use list::{DEFAULT_PAGE_SIZE, ListEvent, ListStream};
-pub use request::{Request, Response};
+pub use request::Request;
+pub use response::Response;
 pub use watch::{ConditionResult, EventCondition, RetryWatcher, UntilError, WatchStream, in_order, until};
 
 /// The code in the README, compiled as tests.

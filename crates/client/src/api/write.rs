@@ -9,7 +9,8 @@ use super::form::Shape;
 use crate::encoding::{Encoding, PROTOBUF};
 use crate::error::{Error, InvalidRequest};
 use crate::exchange::error_response;
-use crate::request::{Request, Response};
+use crate::request::Request;
+use crate::response::Response;
 
 /// A change to an object, in one of the three forms besides server-side apply.
 ///

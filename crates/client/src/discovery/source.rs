@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::http_cache::{Entry, HttpCache};
 use crate::client::Client;
 use crate::error::Error;
-use crate::request::Response;
+use crate::response::Response;
 
 /// The time limit of one discovery request, unless the client has its own. `defaultTimeout` in
 /// client-go v0.36.4 `discovery/discovery_client.go`, an odd number that is easily distinguished
