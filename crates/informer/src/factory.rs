@@ -22,6 +22,8 @@ use serde::de::DeserializeOwned;
 use crate::informer::{
     Contents, InformerBuilder, InformerMonitor, Lifecycle, NotSynced, SharedInformer, WeakInformer,
 };
+use crate::selection::Selection;
+use crate::sync_result::SyncResult;
 
 /// A factory of shared informers: one for each client, resource, selection, payload type and
 /// [representation](Representation).
@@ -85,65 +87,6 @@ struct Key {
     /// fields.
     representation: Representation,
     contents: Contents,
-}
-
-/// The objects of a collection that an informer holds. Defaults to all.
-///
-/// ```
-/// use dogwatch_informer::{InformerFactory, Selection};
-/// use k8s_openapi::api::core::v1::ConfigMap;
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
-/// # let url = server.url().parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
-/// let selection = Selection::default().namespace("default").labels("app=web".parse()?);
-/// let factory = InformerFactory::new(client);
-/// let maps = factory.get_with::<ConfigMap>(selection, |it| it.name("web-maps"));
-/// factory.start();
-/// maps.synced().await?;
-/// assert!(maps.store().is_empty(), "no config map has this label");
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct Selection {
-    namespaces: Vec<String>,
-    labels: Option<LabelSelector>,
-    fields: Option<FieldSelector>,
-    shard: Option<String>,
-}
-
-impl Selection {
-    /// Selects a namespace, or all namespaces if it is empty. Several calls select several
-    /// namespaces. Ignored for cluster-scoped resources.
-    #[must_use]
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespaces.push(namespace.into());
-        self
-    }
-
-    /// Selects objects by their labels.
-    #[must_use]
-    pub fn labels(mut self, labels: LabelSelector) -> Self {
-        self.labels = Some(labels);
-        self
-    }
-
-    /// Selects objects by their fields.
-    #[must_use]
-    pub fn fields(mut self, fields: FieldSelector) -> Self {
-        self.fields = Some(fields);
-        self
-    }
-
-    /// Selects the objects of one shard, with a shard selector in the server's syntax.
-    #[must_use]
-    pub fn shard(mut self, selector: impl Into<String>) -> Self {
-        self.shard = Some(selector.into());
-        self
-    }
 }
 
 impl Members {
@@ -400,88 +343,6 @@ impl Eq for FactoryMonitor {}
 impl fmt::Debug for FactoryMonitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FactoryMonitor").finish_non_exhaustive()
-    }
-}
-
-/// The result of waiting for several informers.
-///
-/// ```
-/// use std::time::Duration;
-///
-/// use dogwatch_informer::InformerFactory;
-/// use k8s_openapi::api::core::v1::ConfigMap;
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
-/// # let url = server.url().parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
-/// let factory = InformerFactory::new(client);
-/// let maps = factory.get::<ConfigMap>();
-/// factory.start();
-/// let result = factory.wait_for_sync(Duration::from_secs(10)).await;
-/// assert!(result.is_ok() && result.unsynced.is_empty());
-/// assert_eq!(result.synced, [maps.name()]);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct SyncResult {
-    /// The names of the informers that are synced.
-    pub synced: Vec<String>,
-    /// The others, each with the reason.
-    pub unsynced: Vec<NotSynced>,
-}
-
-/// The error that some informers are not synced.
-///
-/// ```
-/// use std::time::Duration;
-///
-/// use dogwatch_informer::{InformerFactory, NotSynced};
-/// use k8s_openapi::api::core::v1::ConfigMap;
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
-/// # let url = server.url().parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
-/// # let late = dogwatch_apiserver::faults::Rule::on("list").or("watch").delay(Duration::from_secs(60));
-/// # server.faults().rule(late);
-/// let factory = InformerFactory::new(client);
-/// let maps = factory.get::<ConfigMap>();
-/// factory.start();
-/// let result = factory.wait_for_sync(Duration::ZERO).await;
-/// let error = result.into_result().expect_err("no list arrives in no time");
-/// assert!(matches!(&error.unsynced[..], [NotSynced::Late { .. }]));
-/// assert!(error.to_string().contains(maps.name()));
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{}", texts(.unsynced))]
-pub struct SyncError {
-    /// The informers that are not synced, each with the reason. Never empty.
-    pub unsynced: Vec<NotSynced>,
-}
-
-fn texts(unsynced: &[NotSynced]) -> String {
-    unsynced.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
-
-impl SyncResult {
-    /// Returns true if all informers are synced.
-    pub fn is_ok(&self) -> bool {
-        self.unsynced.is_empty()
-    }
-
-    /// Converts this into a `Result`.
-    ///
-    /// # Errors
-    /// Returns an error if an informer is not synced.
-    pub fn into_result(self) -> Result<(), SyncError> {
-        if self.is_ok() { Ok(()) } else { Err(SyncError { unsynced: self.unsynced }) }
     }
 }
 

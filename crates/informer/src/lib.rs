@@ -55,10 +55,14 @@ mod slow;
 mod number_allocator;
 mod coalesce;
 mod backlog;
+mod overflow;
 mod mailbox;
 mod registration;
+mod subscription;
 mod fan_out;
 mod informer;
+mod selection;
+mod sync_result;
 mod factory;
 
 pub use dogwatch_client::ListEvent;
@@ -66,7 +70,7 @@ pub use dogwatch_client::ListEvent;
 pub use backoff::BackoffOptions;
 pub use change::{Change, Deleted};
 pub use delta::Delta;
-pub use factory::{FactoryMonitor, InformerFactory, Selection, SyncError, SyncResult};
+pub use factory::{FactoryMonitor, InformerFactory};
 pub use handler::{EventHandler, Filtered};
 pub use health::{Health, HealthState, Problem, ProblemKind};
 pub use health_watch::HealthWatch;
@@ -75,12 +79,14 @@ pub use index::{Index, IndexError, NAMESPACE_INDEX};
 pub use informer::{InformerBuilder, InformerMonitor, InformerStopped, NotSynced, OnGone, SharedInformer};
 pub use list_watch::{ListWatch, Lists, Watches};
 pub use lister::{Lister, NamespaceLister};
-pub use mailbox::{Lag, Overflow};
+pub use overflow::{Lag, Overflow};
 pub use queue::{DeltaQueue, DeltaReceiver, DeltaSender, QueueClosed};
 pub use reflector::{Ended, NotFound, Reflector, ReflectorOptions, Start, Transform};
 pub use registration::{Changes, HandlerEnded, HandlerOptions, Registration, ScopedRegistration};
+pub use selection::Selection;
 pub use stats::{HandlerStats, InformerStats};
 pub use store::{Page, Snapshot, Store, StoreProgress, StoreWriter, WaitError};
+pub use sync_result::{SyncError, SyncResult};
 
 /// The code in the README, compiled as tests.
 #[cfg(doctest)]

@@ -1,4 +1,4 @@
-//! NumberAllocator as names for handlers that have none, recycled when no longer needed.
+//! Numbers that serve as names of handlers that have none, recycled when no longer needed.
 //!
 //! The number is a label of the handler's metrics. A counter that only grows would create a new
 //! time series for each short-lived stream; taking the smallest free number limits them to the

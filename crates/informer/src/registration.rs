@@ -18,7 +18,8 @@ use tokio::time::Instant;
 use crate::backlog::TakenChanges;
 use crate::change::Change;
 use crate::handler::EventHandler;
-use crate::mailbox::{Lag, Mailbox, Overflow, Progress, Subscription};
+use crate::mailbox::{Mailbox, Progress, Subscription};
+use crate::overflow::{Lag, Overflow};
 use crate::slow::{is_behind, is_slow_handler};
 
 /// The number of objects whose changes a handler's task takes at once. Changes that were taken are

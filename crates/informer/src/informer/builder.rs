@@ -16,7 +16,7 @@ use super::inbox::subscription_channel;
 use super::pump::{OnGone, Pump};
 use super::shared_informer::SharedInformer;
 use super::shared_state::{Queues, SharedState};
-use crate::fan_out::{FanOut, HandlerContext};
+use crate::fan_out::FanOut;
 use crate::health_watch::CombinedHealth;
 use crate::history::SyncHistory;
 use crate::index::Index;
@@ -26,6 +26,7 @@ use crate::queue::DeltaQueue;
 use crate::reflector::{ReflectorOptions, Start};
 use crate::registration::resync_period;
 use crate::store::{Measure, StoreWriter};
+use crate::subscription::HandlerContext;
 
 /// The default wait before a collection that is gone is asked for again.
 const RETRY_NOT_SERVED_AFTER: Duration = Duration::from_secs(30);

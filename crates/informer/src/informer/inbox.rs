@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-use crate::fan_out::NewSubscription;
+use crate::subscription::NewSubscription;
 
 /// The sending end, which all handles share.
 pub(super) struct SubscriptionSender<T>(Arc<Mutex<Inbox<T>>>);

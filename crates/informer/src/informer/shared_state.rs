@@ -10,13 +10,13 @@ use tokio::sync::watch;
 
 use super::coverage::Coverage;
 use super::inbox::SubscriptionSender;
-use crate::fan_out::HandlerContext;
 use crate::health::Health;
 use crate::health_watch::CombinedHealth;
 use crate::history::SyncHistory;
 use crate::queue::QueueGauge;
 use crate::stats::InformerStats;
 use crate::store::Store;
+use crate::subscription::HandlerContext;
 
 /// The lifecycle phase of an informer; it only advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
