@@ -183,6 +183,9 @@ impl<T: Object> Cache for SharedInformer<T> {
     }
 }
 
+/// The sources of a controller, by their index.
+pub(crate) type Sources<K> = [Box<dyn Source<K>>];
+
 /// One source of a controller with keys of type `K`, independent of its object type.
 pub(crate) trait Source<K>: Send + Sync {
     fn cache(&self) -> &dyn Cache;

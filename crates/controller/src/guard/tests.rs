@@ -1,16 +1,18 @@
 //! Tests of the guard, over a source that the test controls.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dogwatch_core::Gvk;
-use dogwatch_informer::{Health, InformerStopped, NotSynced, Registration};
+use dogwatch_core::{Gvk, ObjectKey};
+use dogwatch_informer::{Health, InformerStopped, NotSynced, Registration, StoreProgress};
 use dogwatch_workqueue::WorkQueue;
 use futures_core::future::BoxFuture;
 
 use super::cache_scope::COMPARISONS;
+use super::returns::REMEMBERED;
 use super::*;
-use crate::source::Cache;
+use crate::causes::{Cause, ObjectEvent};
+use crate::source::{Cache, Source};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
