@@ -6,23 +6,24 @@ use std::time::Duration;
 
 use dogwatch_client::{Client, Discovery, Error};
 use dogwatch_controller::BoxError;
-use dogwatch_core::{Gvk, Object, ObjectKey, ResourceType, Scope};
-use dogwatch_informer::{Change, Deleted, SharedInformer, Store};
+use dogwatch_core::{Gvk, Object, ResourceType};
+use dogwatch_informer::{SharedInformer, Store};
 use dogwatch_workqueue::WorkQueue;
 use dogwatch_workqueue::limiter::ExponentialPerItem;
-use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::action::{Deletion, Target, is_absent};
+use super::action::{Deletion, Target};
 use super::decide::{self, OwnerState, Verdict};
 use super::definition::Definition;
+use super::definition_follower::{DefinitionFollower, is_initial};
 use super::deleted_kinds::DeletedKinds;
 use super::graph::{CollectionName, Graph, Node};
 use super::kinds::{self, Kinds};
 use super::monitors::{Monitor, Monitors, Tracker};
+use super::owners::{OwnerReader, Owners};
 use super::tracked::{NAME, OwnerMeta, OwnerRef, Tracked, Uid};
 use crate::component::{FIRST_RETRY, LONGEST_RETRY};
 use crate::manager::FIELD_MANAGER;
@@ -47,10 +48,6 @@ const SETTLE: Duration = Duration::from_millis(100);
 const UNOBSERVED: Duration = Duration::from_secs(30);
 /// The maximum number of events about the references of an object: the burst that client-go allows.
 const MAX_EVENTS: usize = 25;
-/// The number of owners of an object that are read at the same time.
-const CONCURRENT_READS: usize = 8;
-/// The maximum number of absent owners that are remembered.
-const MAX_ABSENT: usize = 1_000;
 
 /// Collects garbage. Dropping it ends its caches.
 pub(super) struct Collector {
@@ -64,11 +61,9 @@ pub(super) struct Collector {
     /// Notified when other kinds may be served.
     served: Arc<Notify>,
     deleted_kinds: Arc<Mutex<DeletedKinds>>,
+    owners: OwnerReader,
     /// The objects that cannot be processed before other kinds are served.
     unresolved: Mutex<BTreeSet<Uid>>,
-    /// References to owners that the server was asked for in vain, with the namespace of the
-    /// dependent. The uid is not enough: a reference may have the name of another object.
-    absent: Mutex<HashSet<String>>,
     /// The moment at which each waiting owner, or dependent of one, was first processed.
     settling: crate::pauses::Pauses<Uid>,
 }
@@ -79,28 +74,6 @@ pub(super) enum Outcome {
     Done,
     /// It is processed again after this time.
     Again(Duration),
-}
-
-/// The states of all owners of an object.
-enum Owners {
-    Known {
-        states: Vec<OwnerState>,
-        /// True if the caches have all that exist.
-        are_observed: bool,
-    },
-    /// A cluster-scoped object cannot have an owner in a namespace; it is ignored.
-    Impossible,
-    /// The kind of an owner is not served now.
-    Unknown,
-}
-
-/// The state of an owner, as far as it is known without a request.
-enum KnownOwner {
-    State(OwnerState),
-    Impossible,
-    Unknown,
-    /// The server has to be asked, with this resource.
-    Ask(ResourceType),
 }
 
 impl Collector {
@@ -134,6 +107,12 @@ impl Collector {
             }
         })?;
         services.start();
+        let owners = OwnerReader::new(
+            client.clone(),
+            Arc::clone(&tracker),
+            Arc::clone(&served),
+            Arc::clone(&deleted_kinds),
+        );
         Ok(Self {
             client,
             recorder,
@@ -143,8 +122,8 @@ impl Collector {
             _services: services,
             served,
             deleted_kinds,
+            owners,
             unresolved: Mutex::default(),
-            absent: Mutex::default(),
             settling: crate::pauses::Pauses::default(),
         })
     }
@@ -248,7 +227,7 @@ impl Collector {
             self.tracker.look(owned);
         }
         if is_changed {
-            self.absent.lock().clear();
+            self.owners.forget_absences();
             let unresolved = std::mem::take(&mut *self.unresolved.lock());
             self.tracker.look(unresolved.into_iter().collect());
         }
@@ -328,13 +307,13 @@ impl Collector {
                 self.gone(&target);
                 return Ok(Outcome::Done);
             }
-            Err(error) => return Err(self.rediscover(error)),
+            Err(error) => return Err(self.owners.rediscover(error)),
         };
         let meta = live.meta();
         if meta.deleting {
             return self.process_deleting(&target, live, &meta).await;
         }
-        let (states, is_observed) = match self.states(&monitors, &node, &meta).await? {
+        let (states, is_observed) = match self.owners.states(&monitors, &node, &meta).await? {
             Owners::Known { states, are_observed } => (states, are_observed),
             Owners::Impossible => return Ok(Outcome::Done),
             Owners::Unknown => return Ok(self.unresolved(uid, &monitors)),
@@ -427,107 +406,6 @@ impl Collector {
         self.tracker.forget(&target.uid, target.key.namespace().is_some());
     }
 
-    /// Reads discovery again if an error says that a kind is not served any more.
-    fn rediscover(&self, error: Error) -> Error {
-        if error.is_not_found() {
-            self.served.notify_one();
-        }
-        error
-    }
-
-    /// Returns the states of all owners of an object.
-    async fn states(&self, monitors: &Monitors, node: &Node, meta: &OwnerMeta) -> Result<Owners, Error> {
-        let mut states = Vec::with_capacity(meta.owners.len());
-        // By what is asked for: an object may name an owner many times.
-        let mut asked: BTreeMap<String, (&OwnerRef, ResourceType, Vec<usize>)> = BTreeMap::new();
-        for (at, owner) in meta.owners.iter().enumerate() {
-            match self.known_owner(monitors, node, owner) {
-                KnownOwner::State(state) => states.push(state),
-                KnownOwner::Impossible => return Ok(Owners::Impossible),
-                KnownOwner::Unknown => return Ok(Owners::Unknown),
-                KnownOwner::Ask(resource) => {
-                    states.push(OwnerState::Dangling);
-                    let key = absent_key(&node.object, owner);
-                    asked.entry(key).or_insert_with(|| (owner, resource, Vec::new())).2.push(at);
-                }
-            }
-        }
-        let (mut are_observed, mut asked) = (true, asked.into_values());
-        loop {
-            // A few at a time: a reference is much smaller than the request for it.
-            let some: Vec<_> = asked.by_ref().take(CONCURRENT_READS).collect();
-            if some.is_empty() {
-                return Ok(Owners::Known { states, are_observed });
-            }
-            let read = some.iter().map(|(owner, resource, _)| self.live_owner(node, owner, resource.clone()));
-            for (state, (.., places)) in try_join_all(read).await?.into_iter().zip(&some) {
-                are_observed &= state == OwnerState::Dangling;
-                for place in places {
-                    if let Some(known) = states.get_mut(*place) {
-                        *known = state;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Returns the state of an owner as far as it is known without a request. An absence is known
-    /// only if the deletion was observed.
-    fn known_owner(&self, monitors: &Monitors, node: &Node, owner: &OwnerRef) -> KnownOwner {
-        let is_namespaced = node.object.is_namespaced();
-        let was_namespaced = |gone: Option<bool>| match gone {
-            Some(true) if !is_namespaced => Some(KnownOwner::Impossible),
-            Some(_) => Some(KnownOwner::State(OwnerState::Dangling)),
-            None => None,
-        };
-        let gone = self.tracker.graph.lock().gone(&owner.uid);
-        if let Some(known) = was_namespaced(gone) {
-            return known;
-        }
-        let Some(resource) = monitors.kinds.find(&owner.api_version, &owner.kind) else {
-            // References to a kind that is served in another version cannot be resolved, but their
-            // owners exist.
-            let is_served = monitors.kinds.serves(owner.group(), &owner.kind);
-            let gone = if is_served { None } else { self.deleted_kinds.lock().has(owner, node.since) };
-            return was_namespaced(gone).unwrap_or(KnownOwner::Unknown);
-        };
-        if resource.scope == Scope::Namespaced && !is_namespaced {
-            return KnownOwner::Impossible;
-        }
-        if let Some(state) = monitors.cached_owner(&node.object, owner) {
-            return KnownOwner::State(state);
-        }
-        if self.absent.lock().contains(&absent_key(&node.object, owner)) {
-            return KnownOwner::State(OwnerState::Dangling);
-        }
-        KnownOwner::Ask(resource.clone())
-    }
-
-    /// Asks the server for an owner.
-    async fn live_owner(
-        &self,
-        node: &Node,
-        owner: &OwnerRef,
-        resource: ResourceType,
-    ) -> Result<OwnerState, Error> {
-        // The name of an owner can be any text, and that of one that cannot be requested is no proof of its
-        // absence. kube-controller-manager fails in its client, and keeps the dependent.
-        let Some(key) = owner_key(&node.object, owner, &resource) else { return Ok(OwnerState::Solid) };
-        let api = dogwatch_client::Api::<Tracked>::dynamic_metadata(self.client.clone(), resource).at(&key);
-        match api.get(key.name()).await {
-            Ok(found) if found.uid == owner.uid => return Ok(OwnerState::of(&found.meta)),
-            Ok(_) => {}
-            Err(error) if is_absent(&error) => {}
-            Err(error) => return Err(self.rediscover(error)),
-        }
-        let mut absent = self.absent.lock();
-        if absent.len() >= MAX_ABSENT {
-            absent.clear();
-        }
-        absent.insert(absent_key(&node.object, owner));
-        Ok(OwnerState::Dangling)
-    }
-
     /// Records an event if an owner exists, but in another namespace, which is an error of the
     /// client (k8s.io/kubernetes v1.36.4 pkg/controller/garbagecollector/graph_builder.go).
     async fn report_other_namespaces<'o>(
@@ -568,74 +446,5 @@ impl Monitors {
             key: node.object.key()?,
             uid: Arc::clone(&node.object.uid),
         })
-    }
-
-    /// Returns the state of an owner that the caches have.
-    fn cached_owner(&self, dependent: &Tracked, owner: &OwnerRef) -> Option<OwnerState> {
-        let resource = self.kinds.find(&owner.api_version, &owner.kind)?;
-        let collection: CollectionName = kinds::collection(resource);
-        let found = self.all.get(&collection)?.cached(&owner_key(dependent, owner, resource)?, &owner.uid)?;
-        Some(OwnerState::of(&found.meta))
-    }
-}
-
-impl OwnerState {
-    fn of(meta: &OwnerMeta) -> Self {
-        if meta.waits_for_dependents() { Self::Waiting } else { Self::Solid }
-    }
-}
-
-/// Returns the key of an owner. One in a namespace is in that of its dependent.
-fn owner_key(dependent: &Tracked, owner: &OwnerRef, resource: &ResourceType) -> Option<ObjectKey> {
-    let namespace = dependent.header().namespace.filter(|_| resource.scope == Scope::Namespaced);
-    // A namespaced owner of a cluster-scoped object cannot be looked up.
-    if resource.scope == Scope::Namespaced && namespace.is_none() {
-        return None;
-    }
-    ObjectKey::from_parts(namespace, &owner.name).ok()
-}
-
-fn absent_key(dependent: &Tracked, owner: &OwnerRef) -> String {
-    let OwnerRef { api_version, kind, name, uid, .. } = owner;
-    let namespace = dependent.header().namespace.unwrap_or_default();
-    format!("{namespace}/{api_version}/{kind}/{name}/{uid}")
-}
-
-/// Returns true for the objects of the first list, after which discovery is read anyway.
-fn is_initial<T>(change: &Change<T>) -> bool {
-    matches!(change, Change::Added { initial: true, .. })
-}
-
-/// Reacts to changes of definitions.
-struct DefinitionFollower {
-    tracker: Arc<Tracker>,
-    served: Arc<Notify>,
-    deleted_kinds: Arc<Mutex<DeletedKinds>>,
-}
-
-impl DefinitionFollower {
-    fn changed(&self, change: &Change<Definition>) {
-        match change {
-            Change::Deleted(deleted) => self.deleted(deleted),
-            // The objects of the new definition are not gone.
-            _ => self.deleted_kinds.lock().remove(&change.object().spec.group, change.object().wanted_kind()),
-        }
-        if !is_initial(change) {
-            self.served.notify_one();
-        }
-    }
-
-    /// Records that a definition was deleted, and all objects of its kind before it. The kind may
-    /// never have been followed: it can come and go between two reads of discovery.
-    fn deleted(&self, deleted: &Deleted<Definition>) {
-        let definition = deleted.last();
-        if !definition.is_emptied() {
-            return;
-        }
-        let (Some(kind), Some(revision)) = (definition.kind(), definition.revision()) else { return };
-        let group = &definition.spec.group;
-        self.deleted_kinds.lock().insert(group, kind, definition.is_namespaced(), revision);
-        let look = self.tracker.graph.lock().owned_by_kind(group, kind);
-        self.tracker.look(look);
     }
 }

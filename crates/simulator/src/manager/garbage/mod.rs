@@ -24,6 +24,8 @@ mod definition;
 mod kinds;
 mod monitors;
 mod action;
+mod owners;
+mod definition_follower;
 mod collector;
 mod work;
 
