@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::balancer::{StopOnDrop, balance};
 use super::channel_state::{ChannelState, Resolve, Settings};
+use super::config_error::ConfigError;
 use super::kube_channel::KubeChannel;
 use super::methods::Methods;
 use super::retry::Retry;
@@ -30,39 +31,6 @@ const MIN_PING_INTERVAL: Duration = Duration::from_secs(10);
 /// The initial window of HTTP/2; a connection cannot ask for a smaller one (RFC 9113, section
 /// 6.9.2).
 const SMALLEST_WINDOW: u32 = 65_535;
-
-/// An invalid setting of a channel.
-///
-/// ```
-/// use dogwatch_grpc::{ConfigError, KubeChannel};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let builder = KubeChannel::to(["127.0.0.1:50051"])?;
-/// match builder.authority("not an authority").build() {
-///     Ok(channel) => println!("{channel:?}"),
-///     Err(ConfigError::Authority(text, _)) => assert_eq!(text, "not an authority"),
-///     Err(error) => return Err(error.into()),
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The text cannot be the `:authority` of a request.
-    #[error("{0:?} is not a valid authority")]
-    Authority(String, #[source] http::uri::InvalidUri),
-    /// The text cannot be the name in a certificate.
-    #[error("{0:?} is not a valid TLS server name")]
-    ServerName(String, #[source] rustls::pki_types::InvalidDnsNameError),
-    /// TLS needs a name to verify the certificate against.
-    #[error("TLS needs an authority or a server name")]
-    Nameless,
-    /// A setting for a method has the name of neither a method nor a service.
-    #[error("{0:?} is neither `package.Service` nor `package.Service/Method`")]
-    Method(String),
-}
 
 /// Builds a [`KubeChannel`]. Times are capped at a century, which is practically infinite.
 ///

@@ -17,12 +17,14 @@ mod balancer;
 mod exchange;
 mod monitor;
 mod kube_channel;
+mod config_error;
 mod builder;
 pub mod measure;
 
 pub use self::body::{Interrupted, ResponseBody};
-pub use self::builder::{ChannelBuilder, ConfigError};
+pub use self::builder::ChannelBuilder;
 pub use self::channel_state::EndpointStatus;
+pub use self::config_error::ConfigError;
 pub use self::head::WaitForReady;
 pub use self::kube_channel::KubeChannel;
 pub use self::monitor::{ChannelMonitor, ChannelStats};
