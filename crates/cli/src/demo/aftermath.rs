@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 
 use super::scene::Scene;
 use super::stage::Stage;
-use super::web;
+use super::workload;
 use crate::sanitize::without_controls;
 
 /// Prints the changes of the pods until it is dropped.
@@ -44,10 +44,10 @@ fn line(change: &Change<Pod>, states: &mut HashMap<String, &'static str>) -> Opt
 }
 
 fn state_of(pod: &Pod) -> &'static str {
-    match (web::is_terminating(pod), web::node_of(pod)) {
+    match (workload::is_terminating(pod), workload::node_of(pod)) {
         (true, _) => "is terminating",
         (false, None) => "waits for a node",
-        (false, Some(_)) if web::is_ready(pod) => "is ready",
+        (false, Some(_)) if workload::is_ready(pod) => "is ready",
         (false, Some(_)) => "starts on its node",
     }
 }

@@ -11,7 +11,7 @@ use super::scene::Scene;
 use super::stage::{Ink, Look, counted};
 use super::tap::{PodEvent, Tap, version_of};
 use super::waiting::until;
-use super::web;
+use super::workload;
 
 /// The time for events that are on their way to arrive.
 const SETTLE_TIME: Duration = Duration::from_secs(90);
@@ -121,7 +121,7 @@ impl Knowledge {
 
 /// Waits until the connected clients have received what the server sent.
 async fn settle(scene: &Scene) -> anyhow::Result<()> {
-    let newest = web::newest_event(scene).await?;
+    let newest = workload::newest_event(scene).await?;
     until("the cache equals the server", || cached(scene) == scene.reference.tap.pods()).await?;
     let again = &scene.watch_again.tap;
     until("the naive client has received all events", || !again.is_connected() || again.newest() >= newest)

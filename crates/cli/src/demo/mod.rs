@@ -19,7 +19,7 @@ mod naive_client;
 mod ingress_replica;
 mod page;
 mod scene;
-mod web;
+mod workload;
 mod greeter;
 mod backend;
 mod pod_servers;

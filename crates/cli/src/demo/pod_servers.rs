@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::backend::Backend;
 use super::connect::{FIELD_MANAGER, NAMESPACE};
-use super::web;
+use super::workload;
 
 /// The Service that clients call.
 const SERVICE: &str = "greeter";
@@ -93,11 +93,11 @@ impl PodServers {
                     continue;
                 }
             };
-            let name = web::name_of(&**change.object());
+            let name = workload::name_of(&**change.object());
             match &change {
                 Change::Deleted(_) => self.end(name).await?,
-                _ if web::is_terminating(change.object()) => self.mark_terminating(name).await?,
-                _ if web::is_ready(change.object()) => self.start(name).await?,
+                _ if workload::is_terminating(change.object()) => self.mark_terminating(name).await?,
+                _ if workload::is_ready(change.object()) => self.start(name).await?,
                 _ => {}
             }
             while let Some(ended) = self.ending.try_join_next() {

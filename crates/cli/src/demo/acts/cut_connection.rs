@@ -3,7 +3,7 @@
 use crate::demo::scene::Scene;
 use crate::demo::stage::{Stage, counted};
 use crate::demo::waiting::until;
-use crate::demo::web::{self, IMAGE, MORE_REPLICAS, REPLICAS, WEB};
+use crate::demo::workload::{self, IMAGE, MORE_REPLICAS, REPLICAS, WEB};
 
 pub(super) const TITLE: &str = "The connection is cut";
 pub(super) const ABOUT: &str =
@@ -20,9 +20,9 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
 
     stage.does(format!("Meanwhile {WEB} is scaled from {REPLICAS} to {MORE_REPLICAS} pods.")).await;
     let replicas = usize::try_from(MORE_REPLICAS)?;
-    web::scale(scene, MORE_REPLICAS).await?;
-    web::settled(scene, replicas, IMAGE).await?;
-    let newest = web::newest_event(scene).await?;
+    workload::scale(scene, MORE_REPLICAS).await?;
+    workload::settled(scene, replicas, IMAGE).await?;
+    let newest = workload::newest_event(scene).await?;
     until("a client tries to reconnect", || outage.fired() > 0).await?;
     let (cached, attempts) = (scene.pods.store().len(), usize::try_from(outage.fired())?);
     stage.finds(format!("The server has {replicas} ready pods, the cache still shows {cached}.")).await;
@@ -31,7 +31,7 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     stage.does("The network works again.").await;
     drop(outage);
     until("the informer has received the changes", || scene.tap.newest() >= newest).await?;
-    until("the cache shows the new pods", || web::ready_pods(&scene.pods.store()) == replicas).await?;
+    until("the cache shows the new pods", || workload::ready_pods(&scene.pods.store()) == replicas).await?;
     let lists = usize::try_from(scene.pods.health().relists.saturating_sub(relists))?;
     let outcome = report(scene, stage, last.as_str().parse()?, lists).await;
     until("the naive client that watches again is connected", || {

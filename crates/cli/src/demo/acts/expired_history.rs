@@ -5,7 +5,7 @@ use super::cut_connection::disconnected;
 use crate::demo::scene::Scene;
 use crate::demo::stage::{Stage, counted, listed};
 use crate::demo::waiting::{until, until_some};
-use crate::demo::web::{self, IMAGE, MORE_REPLICAS, REPLICAS, WEB};
+use crate::demo::workload::{self, IMAGE, MORE_REPLICAS, REPLICAS, WEB};
 
 pub(super) const TITLE: &str = "The history expires";
 pub(super) const ABOUT: &str =
@@ -23,9 +23,9 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     let gone = usize::try_from(MORE_REPLICAS - REPLICAS)?;
     stage.does(format!("Meanwhile {WEB} is scaled down: {} are deleted.", counted(gone, "pod"))).await;
     let replicas = usize::try_from(REPLICAS)?;
-    web::scale(scene, REPLICAS).await?;
-    web::settled(scene, replicas, IMAGE).await?;
-    web::newest_event(scene).await?;
+    workload::scale(scene, REPLICAS).await?;
+    workload::settled(scene, replicas, IMAGE).await?;
+    workload::newest_event(scene).await?;
     let oldest = scene.server.compact_history();
     stage.does(format!("The server forgets its history: no watch can start before version {oldest}.")).await;
     stage.does("The network works again.").await;

@@ -14,7 +14,7 @@ use crate::demo::scene::Scene;
 use crate::demo::stage::{Stage, counted, listed, took};
 use crate::demo::tap::version_of;
 use crate::demo::waiting::{until, until_some, within};
-use crate::demo::web::{self, IMAGE, REPLICAS, WEB};
+use crate::demo::workload::{self, IMAGE, REPLICAS, WEB};
 
 pub(super) const TITLE: &str = "List, then watch";
 pub(super) const ABOUT: &str =
@@ -37,19 +37,19 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
 
     stage.does(format!("Deployment {WEB} is created, and scaled to {REPLICAS} pods.")).await;
     let (began, replicas) = (Instant::now(), usize::try_from(REPLICAS)?);
-    web::apply_image(scene, IMAGE).await?;
-    web::scale(scene, REPLICAS).await?;
-    until("the cache shows the ready pods", || web::ready_pods(&scene.pods.store()) == replicas).await?;
+    workload::apply_image(scene, IMAGE).await?;
+    workload::scale(scene, REPLICAS).await?;
+    until("the cache shows the ready pods", || workload::ready_pods(&scene.pods.store()) == replicas).await?;
     let ready_after = took(began.elapsed());
     let (deployment, deployed_at) = deployments_seen.first("the deployment").await?;
     let (replica_set, replicated_at) = replica_sets_seen.first("the replica set").await?;
-    web::settled(scene, replicas, IMAGE).await?;
+    workload::settled(scene, replicas, IMAGE).await?;
     caught_up(scene).await?;
 
     let pods = scene.pods.store().snapshot();
     let events = scene.tap.events();
     let (first_pod, count) = (events.first().map_or(0, |it| it.version), counted(pods.len(), "pod"));
-    let nodes: BTreeSet<&str> = pods.iter().filter_map(|it| web::node_of(it)).collect();
+    let nodes: BTreeSet<&str> = pods.iter().filter_map(|it| workload::node_of(it)).collect();
     let nodes = listed(nodes);
     let events = counted(events.len(), "event");
     stage

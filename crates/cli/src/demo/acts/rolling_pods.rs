@@ -13,7 +13,7 @@ use crate::demo::pod_servers::{PodServers, TARGET};
 use crate::demo::scene::Scene;
 use crate::demo::stage::{Stage, counted, grouped, listed};
 use crate::demo::waiting::{until, within};
-use crate::demo::web::{self, NEW_IMAGE, REPLICAS, WEB};
+use crate::demo::workload::{self, NEW_IMAGE, REPLICAS, WEB};
 
 pub(super) const TITLE: &str = "Pods roll under gRPC load";
 pub(super) const ABOUT: &str =
@@ -68,10 +68,10 @@ async fn roll(
     let replaced = async {
         until("every endpoint is called", || calls.lock().have_reached(&before)).await?;
         stage.does(format!("{WEB} gets a new image: its pods are replaced, while the calls go on.")).await;
-        web::apply_image(scene, NEW_IMAGE).await?;
-        web::settled(scene, replicas, NEW_IMAGE).await?;
+        workload::apply_image(scene, NEW_IMAGE).await?;
+        workload::settled(scene, replicas, NEW_IMAGE).await?;
         let new: BTreeSet<String> =
-            web::pods_on_server(scene).iter().map(|it| web::name_of(it).to_owned()).collect();
+            workload::pods_on_server(scene).iter().map(|it| workload::name_of(it).to_owned()).collect();
         until("the channel has exactly the new endpoints", || endpoints(channel) == new).await?;
         until("every new endpoint is called", || calls.lock().have_reached(&new)).await?;
         anyhow::Ok(new)

@@ -1,4 +1,4 @@
-//! The Deployment of the story, which is called `web`: creates, scales and updates it, and reads the
+//! The workload of the story, a Deployment called `web`: creates, scales and updates it, and reads the
 //! states of its pods.
 
 use std::collections::BTreeMap;
