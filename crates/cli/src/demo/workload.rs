@@ -1,5 +1,5 @@
-//! The workload of the story, a Deployment called `web`: creates, scales and updates it, and reads the
-//! states of its pods.
+//! The workload of the story, a Deployment called `web`: creates, scales and updates it, and reads
+//! the states of its pods.
 
 use std::collections::BTreeMap;
 
