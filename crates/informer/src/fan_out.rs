@@ -91,9 +91,56 @@ pub(crate) struct HandlerContext {
     pub(crate) resync_every: Option<Duration>,
     /// Names for handlers that have none.
     numbers: NumberAllocator,
-    /// The mailboxes of the handlers, for diagnostics. Those that have ended are dropped when
-    /// another one is added.
-    mailboxes: Mutex<Vec<Weak<dyn Subscription>>>,
+    /// The mailboxes of the handlers, for diagnostics. Those that have ended are dropped from time to
+    /// time.
+    mailboxes: Mutex<Mailboxes>,
+}
+
+/// Mailboxes that are not kept alive.
+#[derive(Default)]
+struct Mailboxes {
+    all: Vec<Weak<dyn Subscription>>,
+    pruning: Pruning,
+}
+
+/// The decision when to look for entries of a list that have ended.
+///
+/// Looking whenever one is added would make adding `n` entries cost `n²`. So it is done when the list
+/// has twice as many as the last look left, and each entry is looked at twice on average.
+#[derive(Debug)]
+struct Pruning {
+    /// The length at which to look next.
+    next: usize,
+}
+
+/// The length below which nothing is looked for.
+const FIRST_PRUNING: usize = 16;
+
+impl Pruning {
+    fn is_due(&self, length: usize) -> bool {
+        length >= self.next
+    }
+
+    /// Notes the number of entries that are left.
+    fn pruned(&mut self, left: usize) {
+        self.next = left.saturating_mul(2).max(FIRST_PRUNING);
+    }
+}
+
+impl Default for Pruning {
+    fn default() -> Self {
+        Self { next: FIRST_PRUNING }
+    }
+}
+
+impl Mailboxes {
+    fn add(&mut self, mailbox: &Arc<dyn Subscription>) {
+        if self.pruning.is_due(self.all.len()) {
+            self.all.retain(|it| it.upgrade().is_some_and(|it| !it.has_ended()));
+            self.pruning.pruned(self.all.len());
+        }
+        self.all.push(Arc::downgrade(mailbox));
+    }
 }
 
 impl HandlerContext {
@@ -109,14 +156,12 @@ impl HandlerContext {
 
     /// Adds the mailbox of a new handler.
     fn remember(&self, mailbox: &Arc<dyn Subscription>) {
-        let mut mailboxes = self.mailboxes.lock();
-        mailboxes.retain(|it| it.upgrade().is_some_and(|it| !it.has_ended()));
-        mailboxes.push(Arc::downgrade(mailbox));
+        self.mailboxes.lock().add(mailbox);
     }
 
     /// Returns the numbers of the handlers that have not ended.
     pub(crate) fn handlers(&self) -> Vec<HandlerStats> {
-        let mailboxes: Vec<_> = self.mailboxes.lock().iter().filter_map(Weak::upgrade).collect();
+        let mailboxes: Vec<_> = self.mailboxes.lock().all.iter().filter_map(Weak::upgrade).collect();
         mailboxes.iter().filter(|it| !it.has_ended()).map(|it| it.stats()).collect()
     }
 }
@@ -125,6 +170,8 @@ impl HandlerContext {
 #[derive(Debug)]
 pub(crate) struct FanOut<T> {
     members: Vec<Member<T>>,
+    /// When to look for members that were removed while nothing is published.
+    pruning: Pruning,
     tasks: JoinSet<()>,
     hasher: KeyHasher,
     /// Set once the initial list was delivered.
@@ -150,14 +197,18 @@ impl<T: Object> FanOut<T> {
     /// Creates a fan-out without handlers. The hasher must be that of all mailboxes that will be
     /// added.
     pub(crate) fn new(hasher: KeyHasher) -> Self {
-        Self { members: Vec::new(), tasks: JoinSet::new(), hasher, synced: false }
+        let (members, pruning) = (Vec::new(), Pruning::default());
+        Self { members, pruning, tasks: JoinSet::new(), hasher, synced: false }
     }
 
     /// Adds a handler, and starts its task on the current runtime. The handler first receives the
     /// existing objects.
     pub(crate) fn join(&mut self, subscription: NewSubscription<T>, there: Replay<T>) {
         while self.tasks.try_join_next().is_some() {}
-        self.forget_removed();
+        if self.pruning.is_due(self.members.len()) {
+            self.forget_removed();
+            self.pruning.pruned(self.members.len());
+        }
         let NewSubscription { slot, resync_every, replay_after_relist, task } = subscription;
         let mailbox = &slot.0;
         if mailbox.is_removed() {
@@ -549,6 +600,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn handlers_that_have_ended_are_forgotten_although_not_all_are_looked_at_each_time() {
+        let shared = shared();
+        let mut fan_out = FanOut::new(shared.hasher.clone());
+        for _ in 0..1_000 {
+            let (subscription, changes) = NewSubscription::stream(HandlerOptions::default(), &shared);
+            fan_out.join(subscription, nothing());
+            drop::<Changes<ConfigMap>>(changes);
+        }
+        let kept = shared.mailboxes.lock().all.len();
+        assert!(kept <= FIRST_PRUNING && fan_out.members.len() <= FIRST_PRUNING, "{kept} are kept");
+        assert_eq!(shared.handlers(), []);
+        let mut all = Vec::new();
+        for _ in 0..1_000 {
+            let (subscription, changes) = NewSubscription::stream(HandlerOptions::default(), &shared);
+            fan_out.join(subscription, nothing());
+            all.push(changes);
+        }
+        assert_eq!((shared.handlers().len(), fan_out.members.len()), (1_000, 1_000));
+        let next = shared.mailboxes.lock().pruning.next;
+        assert!(next > 1_000, "with {next} handlers they are looked at again, not with each one");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn in_8_a_handler_whose_informer_never_ran_can_be_shut_down() {
         let shared = shared();
         let (handler, _) = recorder();
@@ -668,10 +742,6 @@ mod tests {
         assert_eq!(numbers(), (4, 3, 1, 0));
         drop(changes);
         assert!(shared.handlers().is_empty());
-        for _ in 0..100 {
-            drop(NewSubscription::<ConfigMap>::stream(with(Overflow::Grow), &shared));
-        }
-        assert!(shared.mailboxes.lock().len() <= 1, "mailboxes of handlers that are gone are kept");
     }
 
     #[tokio::test(start_paused = true)]
