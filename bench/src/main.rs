@@ -13,6 +13,7 @@ mod workqueue;
 mod apiserver_load;
 mod apiserver;
 mod informer;
+mod live_page;
 mod peers;
 mod grpc;
 
@@ -61,6 +62,11 @@ const ALL: &[Bench] = &[
         name: "informer",
         about: "measure updates, reads, notifications and memory of an informer, compared with client-go and kube-rs",
         run: informer::run,
+    },
+    Bench {
+        name: "live-page",
+        about: "measure what the numbers of the live page cost a program, read and not read",
+        run: live_page::run,
     },
     Bench {
         name: "peers",

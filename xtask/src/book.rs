@@ -1,10 +1,19 @@
-//! The book in `docs/book`, built by mdBook. Its code is checked by `cargo test`, and its links by the
-//! tests of this crate.
+//! The book in `docs/book`, built by mdBook. Its code is checked by `cargo test`, and its structure and its
+//! links by the tests of this crate, so that CI needs no mdBook.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use processes::cargo::Cargo;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Compile the code of kube-rs and client-go that the book shows, instead of building the book.
+    /// The latter needs Go.
+    #[arg(long)]
+    peers: bool,
+}
 
 /// The output of mdBook below the root of the repository, as `docs/book/book.toml` sets it.
 const OUTPUT: &str = "target/docs/book";
@@ -14,7 +23,10 @@ const OUTSIDE: &str = "href=\"../../../";
 
 /// Builds the book and prints where it is. Fails if mdBook is not installed, with the command to
 /// install it.
-pub(crate) fn run() -> anyhow::Result<()> {
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if options.peers {
+        return compile_peers();
+    }
     if !is_installed() {
         bail!("mdbook is missing; install it with `cargo install mdbook` (a few minutes on 2 cores)");
     }
@@ -31,6 +43,21 @@ pub(crate) fn run() -> anyhow::Result<()> {
         }
     }
     println!("open {}", output.join("index.html").display());
+    Ok(())
+}
+
+/// Compiles the programs of other libraries that chapters show. They are outside of the workspace.
+fn compile_peers() -> anyhow::Result<()> {
+    let kube_rs = "bench/peers/kube-rs/Cargo.toml";
+    Cargo::new(["check", "--locked", "--examples", "--manifest-path", kube_rs]).run()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has a parent directory")?;
+    eprintln!("$ go vet ./guide/...");
+    let mut vet = Command::new("go");
+    vet.args(["vet", "./guide/..."]).current_dir(root.join("bench/peers/client-go"));
+    let status = vet.status().context("cannot run go")?;
+    if !status.success() {
+        bail!("the code of client-go in the book does not compile");
+    }
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 use anyhow::Context;
 use clap::ValueEnum;
 
-use crate::{features, licences, tables};
+use crate::{features, kubernetes_versions, licences, tables};
 use processes::cargo::{Cargo, target_folder};
 
 #[derive(Debug, clap::Args)]
@@ -29,6 +29,8 @@ enum Step {
     Models,
     /// each feature builds alone
     Features,
+    /// the libraries build with the types of the oldest Kubernetes version that k8s-openapi has
+    Kubernetes,
     /// every dependency has an allowed licence
     Licences,
 }
@@ -67,6 +69,7 @@ impl Step {
             }
             Self::Models => models(),
             Self::Features => features::run(),
+            Self::Kubernetes => kubernetes_versions::run(&kubernetes_versions::Options { oldest: true }),
             Self::Licences => licences::run(),
         }
     }

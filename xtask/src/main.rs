@@ -6,10 +6,12 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task reports to the terminal")]
 
 mod features;
+mod kubernetes_versions;
 mod licences;
 mod examples;
 mod book;
 mod tables;
+mod semver;
 mod ci;
 mod new_operator;
 mod publish_check;
@@ -41,7 +43,11 @@ enum Task {
     /// Check that every dependency has a licence that deny.toml allows.
     Licences,
     /// Look for published advisories on dependencies. Downloads their database.
-    Advisories,
+    Advisories(licences::AdvisoryOptions),
+    /// Build the libraries with the types of older versions of Kubernetes.
+    KubernetesVersions(kubernetes_versions::Options),
+    /// Compare the signatures of the libraries with an earlier revision, by cargo-semver-checks.
+    Semver(semver::Options),
     /// Write an operator with `dogwatch new`, build it and run its test.
     NewOperator(new_operator::Options),
     /// Package every crate as for a publication, and upload nothing.
@@ -49,7 +55,7 @@ enum Task {
     /// Run every example, and fail if one fails.
     Examples,
     /// Build the book in docs/book with mdBook.
-    Book,
+    Book(book::Options),
     /// Generate the tables of the API server from the data in crates/apimachinery/data.
     Gen(tables::Options),
     /// Run the whole-pipeline test suite against a server of your choice.
@@ -103,11 +109,13 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Ci(options) => ci::run(&options),
         Task::Features => features::run(),
         Task::Licences => licences::run(),
-        Task::Advisories => licences::advisories(),
+        Task::Advisories(options) => licences::advisories(&options),
+        Task::KubernetesVersions(options) => kubernetes_versions::run(&options),
+        Task::Semver(options) => semver::run(&options),
         Task::NewOperator(options) => new_operator::run(&options),
         Task::PublishCheck(options) => publish_check::run(&options),
         Task::Examples => examples::run(),
-        Task::Book => book::run(),
+        Task::Book(options) => book::run(&options),
         Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::Soak(options) => soak::run(&options),
@@ -167,6 +175,12 @@ mod tests {
     fn soak_grpc_rejects_options_of_schedules_before_it() {
         assert!(Arguments::try_parse_from(["xtask", "soak", "grpc", "rollout", "--quick"]).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "soak", "--minutes", "2", "grpc"]).is_err());
+    }
+
+    #[test]
+    fn semver_needs_a_revision() {
+        assert!(Arguments::try_parse_from(["xtask", "semver"]).is_err());
+        assert!(Arguments::try_parse_from(["xtask", "semver", "--since", "v0.1.0"]).is_ok());
     }
 
     #[test]

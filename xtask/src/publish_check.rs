@@ -7,6 +7,8 @@
 use anyhow::{Context, ensure};
 use processes::cargo::Cargo;
 
+use crate::kubernetes_versions;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Also build each package as users will get it, which takes as long as a first build.
@@ -17,16 +19,16 @@ pub(crate) struct Options {
     is_final: bool,
 }
 
-/// The version of Kubernetes for the build of libraries, which leave it to programs.
-const KUBERNETES: &str = "1.36";
-
 /// Runs `cargo publish --dry-run` for all crates that are published.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut arguments = vec!["publish", "--dry-run", "--workspace", "--allow-dirty"];
     if !options.verify {
         arguments.push("--no-verify");
     }
-    let cargo = Cargo::new(arguments).env("K8S_OPENAPI_ENABLED_VERSION", KUBERNETES);
+    // Libraries leave the version to programs. The facade has a feature for the newest one, which must
+    // not meet another.
+    let kubernetes = kubernetes_versions::newest()?;
+    let cargo = Cargo::new(arguments).env("K8S_OPENAPI_ENABLED_VERSION", &kubernetes);
     cargo.run().context("a crate cannot be published as it is")?;
     if is_placeholder(&repository()?) {
         ensure!(!options.is_final, "the `repository` in Cargo.toml is a placeholder: set the address");

@@ -7,6 +7,7 @@
 //! does not affect only one of them. Where changes are coalesced, a slow handler receives fewer
 //! notifications; the cost is still divided by the number of changes.
 
+use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -120,7 +121,7 @@ pub(super) fn run(settings: &BenchSettings) -> Result<Vec<Cost>> {
         for _ in 0..settings.rounds {
             let kinds = [(0, Overflow::Coalesce), (handlers, Overflow::Coalesce), (handlers, Overflow::Grow)];
             for (best, (handlers, overflow)) in best.iter_mut().zip(kinds) {
-                *best = best.min(runtime.block_on(flood(handlers, overflow, events))?);
+                *best = best.min(runtime.block_on(flood(handlers, overflow, events, None))?);
             }
         }
         let [bare, coalesce, grow] = best;
@@ -138,8 +139,14 @@ pub(super) fn run(settings: &BenchSettings) -> Result<Vec<Cost>> {
     Ok(costs)
 }
 
-/// Sends the changes to an informer all at once. Returns the CPU seconds it took.
-async fn flood(handlers: usize, overflow: Overflow, events: u64) -> Result<f64> {
+/// Sends the changes to an informer all at once, while its numbers are read at an interval. Returns
+/// the CPU seconds that all of it took.
+pub(crate) async fn flood(
+    handlers: usize,
+    overflow: Overflow,
+    events: u64,
+    reading: Option<Duration>,
+) -> Result<f64> {
     let changes: Vec<_> = (0..events).map(|it| Ok(WatchEvent::Modified(pod(it % OBJECTS, it + 2)))).collect();
     let (go, gone) = tokio::sync::oneshot::channel::<()>();
     let source = Source::new(gone.map(|_| stream::iter(changes)).flatten_stream().boxed());
@@ -156,6 +163,16 @@ async fn flood(handlers: usize, overflow: Overflow, events: u64) -> Result<f64> 
         registration.synced().await?;
     }
     notified.store(0, Ordering::Relaxed);
+    let mut readers = tokio::task::JoinSet::new();
+    if let Some(interval) = reading {
+        let (monitor, mut ticks) = (informer.monitor(), tokio::time::interval(interval));
+        readers.spawn(async move {
+            loop {
+                ticks.tick().await;
+                black_box(monitor.stats());
+            }
+        });
+    }
     let start = ProcessTime::now();
     drop(go);
     informer.wait_until(&(events + 1).to_string().into()).await?;

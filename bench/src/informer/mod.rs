@@ -7,6 +7,8 @@ mod store;
 mod fan_out;
 mod memory;
 
+pub(crate) use fan_out::flood;
+
 use anyhow::{Result, ensure};
 
 use self::peers::{ContendedRates, Figures, Notification};

@@ -5,7 +5,10 @@
 
 mod version;
 mod sanitize;
+mod display_width;
 mod terminal;
+#[cfg(all(test, unix))]
+mod pseudo_terminal;
 mod new;
 mod failure;
 mod logging;

@@ -14,7 +14,7 @@
 //! # }
 //! ```
 
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -50,7 +50,7 @@ pub fn is_deployment_rolled_out(deployment: Option<&Deployment>) -> bool {
     let Some((deployment, status)) = deployment.and_then(|it| Some((it, it.status.as_ref()?))) else {
         return false;
     };
-    let wanted = deployment.spec.replicas.unwrap_or(1);
+    let wanted = optional::<DeploymentSpec>(&deployment.spec).and_then(|it| it.replicas).unwrap_or(1);
     let count = |it: Option<i32>| it.unwrap_or_default();
     is_observed(deployment.metadata.generation, status.observed_generation)
         && count(status.updated_replicas) >= wanted
@@ -61,7 +61,7 @@ pub fn is_deployment_rolled_out(deployment: Option<&Deployment>) -> bool {
 /// Returns true if all pods of the StatefulSet have its current template and are ready.
 pub fn is_stateful_set_rolled_out(set: Option<&StatefulSet>) -> bool {
     let Some((set, status)) = set.and_then(|it| Some((it, it.status.as_ref()?))) else { return false };
-    let wanted = set.spec.replicas.unwrap_or(1);
+    let wanted = optional::<StatefulSetSpec>(&set.spec).and_then(|it| it.replicas).unwrap_or(1);
     is_observed(set.metadata.generation, status.observed_generation)
         && status.ready_replicas.unwrap_or_default() >= wanted
         && (status.update_revision == status.current_revision
@@ -121,6 +121,12 @@ pub fn is_deleted<K: Resource>(uid: impl Into<String>) -> impl Fn(Option<&K>) ->
 /// status is about that spec.
 fn is_observed(generation: Option<i64>, observed: Option<i64>) -> bool {
     observed.unwrap_or_default() >= generation.unwrap_or_default()
+}
+
+/// Returns a field that is optional in the types of some versions of Kubernetes and required in those
+/// of others: the `spec` of workloads is required since 1.37. Programs choose the version.
+fn optional<'a, T: 'a>(field: impl Into<Option<&'a T>>) -> Option<&'a T> {
+    field.into()
 }
 
 fn has_job_condition(job: Option<&Job>, name: &str) -> bool {

@@ -8,7 +8,7 @@ import { sinksOf } from "./diagram.js";
 const HANDLERS = [["Handler", "name"], ["Backlog", "number"], ["Oldest", "number"], ["Changes", "number"], ["Delivered", "number"], ["Merged", "number"], ["Panics", "number"]];
 const RELISTS = [["When", "time"], ["Reason", "name"], ["Objects", "number"], ["Took", "number"], ["Version", "mono"], ["Message", "text"]];
 const KEYS = [["Key", "mono"], ["State", "name"], ["Time", "number"], ["Attempts", "number"], ["Queued because", "text"]];
-const ENDPOINTS = [["Endpoint", "mono"], ["State", "name"], ["Share", "share"], ["Calls", "number"], ["In flight", "number"], ["Failed", "number"], ["Latency", "number"], ["Error", "text"]];
+const ENDPOINTS = [["Endpoint", "mono"], ["State", "name"], ["Share", "share"], ["Calls", "number"], ["In flight", "number"], ["Failed", "number"], ["Peak latency", "number"], ["Error", "text"]];
 
 /** A card: a summary with facts and a sparkline, and a body that opens. */
 function card(label, facts, isOpen) {
@@ -150,7 +150,7 @@ export function updateChannels(snapshot, rates, series) {
   const container = document.getElementById("channels");
   const create = (channel) => {
     const created = card("calls a second", ["Ready", "Calls", "In flight", "Failed"], channel === snapshot.channels[0]);
-    created.lastElementChild.append(message(), table("Endpoints", ENDPOINTS), element("p", { class: "line none", hidden: true }));
+    created.lastElementChild.append(message(), table("Endpoints", ENDPOINTS), element("p", { class: "line none", hidden: true }), element("p", { class: "line latency" }));
     return created;
   };
   keyed(container, snapshot.channels, (it) => it.id, create, (target, it) => {
@@ -160,7 +160,7 @@ export function updateChannels(snapshot, rates, series) {
       samples: series.last(`g${it.id}`), now: format.rate(rates.channels.get(it.id)),
     });
     if (!isLookedAt(target)) return;
-    const [problem, endpoints, none] = target.lastElementChild.children;
+    const [problem, endpoints, none, latency] = target.lastElementChild.children;
     setMessage(problem, it.problem, "warn");
     fillTable(endpoints, ENDPOINTS, it.endpoints.map((endpoint) => endpointRow(endpoint, rates.shares.get(`${it.id}/${endpoint.id}`))));
     for (const cell of endpoints.querySelectorAll("td.share")) {
@@ -169,8 +169,16 @@ export function updateChannels(snapshot, rates, series) {
     const rest = it.total - it.endpoints.length;
     setAttribute(none, "hidden", it.total === 0 || rest > 0 ? null : "");
     setText(none, rest > 0 ? `${format.plural(rest, "endpoint")} not listed.` : "There is no endpoint.");
+    setText(latency, latencyLine(it));
   });
   show("channels-section", snapshot.channels.length);
+}
+
+/** What the column of latencies means: only one policy of channels needs them, and measures them. */
+function latencyLine(channel) {
+  return channel.measures_latency
+    ? "Peak latency: a slow response raises it at once, and it decays from then on. An endpoint that was not called has none."
+    : "Latencies are not measured: the policy of this channel does not need them. Channels with the policy PeakEwma show them.";
 }
 
 function endpointRow(it, share) {

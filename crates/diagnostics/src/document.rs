@@ -187,6 +187,8 @@ pub(crate) struct Channel {
     calls: u64,
     in_flight: u64,
     failures: u64,
+    /// False if the policy of the channel needs no latencies, so that none are measured.
+    measures_latency: bool,
     endpoints: Vec<Endpoint>,
 }
 
@@ -395,6 +397,7 @@ impl Channel {
             calls: sum(|it| it.calls),
             in_flight: sum(|it| it.in_flight.into()),
             failures: sum(|it| it.failures),
+            measures_latency: stats.measures_latency,
             endpoints: shown.map(|it| Endpoint::new(it, stats.measures_latency)).collect(),
         }
     }

@@ -97,6 +97,7 @@
 //! | `controller` | yes | [`controller`]: reconcilers, managers, leader election, Events |
 //! | `grpc` | yes | [`grpc`]: channels for tonic by the names of Services |
 //! | `grpc-crate` | | the same for the official `grpc` crate |
+//! | `diagnostics` | | `dogwatch::diagnostics`: a live page of the program for a browser |
 //! | `derive` | | `#[derive(CustomResource)]` and `#[derive(View)]` |
 //! | `testing` | | `dogwatch::testing`: an API server in the process of a test |
 //! | `zstd` | | compression of packed objects |

@@ -16,12 +16,15 @@ use crate::backlog::{Batch, KeyHasher};
 use crate::backoff::instant_after;
 use crate::change::Change;
 use crate::mailbox::{Mailbox, Replay, Subscription};
+use crate::pruning::Pruning;
 use crate::subscription::{NewSubscription, Slot};
 
 /// The handlers of one informer.
 #[derive(Debug)]
 pub(crate) struct FanOut<T> {
     members: Vec<Member<T>>,
+    /// When to look for members that were removed while nothing is published.
+    pruning: Pruning,
     tasks: JoinSet<()>,
     hasher: KeyHasher,
     /// Set once the initial list was delivered.
@@ -47,14 +50,18 @@ impl<T: Object> FanOut<T> {
     /// Creates a fan-out without handlers. The hasher must be that of all mailboxes that will be
     /// added.
     pub(crate) fn new(hasher: KeyHasher) -> Self {
-        Self { members: Vec::new(), tasks: JoinSet::new(), hasher, synced: false }
+        let (members, pruning) = (Vec::new(), Pruning::default());
+        Self { members, pruning, tasks: JoinSet::new(), hasher, synced: false }
     }
 
     /// Adds a handler, and starts its task on the current runtime. The handler first receives the
     /// existing objects.
     pub(crate) fn join(&mut self, subscription: NewSubscription<T>, there: Replay<T>) {
         while self.tasks.try_join_next().is_some() {}
-        self.forget_removed();
+        if self.pruning.is_due(self.members.len()) {
+            self.forget_removed();
+            self.pruning.pruned(self.members.len());
+        }
         let NewSubscription { slot, resync_every, replay_after_relist, task } = subscription;
         let mailbox = &slot.0;
         if mailbox.is_removed() {

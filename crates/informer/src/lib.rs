@@ -57,6 +57,7 @@ mod coalesce;
 mod backlog;
 mod overflow;
 mod mailbox;
+mod pruning;
 mod registration;
 mod subscription;
 mod fan_out;

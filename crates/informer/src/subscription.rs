@@ -16,6 +16,7 @@ use crate::handler::EventHandler;
 use crate::mailbox::{Mailbox, Subscription};
 use crate::metrics::InformerMetrics;
 use crate::number_allocator::NumberAllocator;
+use crate::pruning::Pruning;
 use crate::registration::{Changes, HandlerOptions, Reader, Registration, serve};
 use crate::stats::HandlerStats;
 
@@ -85,9 +86,26 @@ pub(crate) struct HandlerContext {
     pub(crate) resync_every: Option<Duration>,
     /// Names for handlers that have none.
     numbers: NumberAllocator,
-    /// The mailboxes of the handlers, for diagnostics. Those that have ended are dropped when
-    /// another one is added.
-    mailboxes: Mutex<Vec<Weak<dyn Subscription>>>,
+    /// The mailboxes of the handlers, for diagnostics. Those that have ended are dropped from time to
+    /// time.
+    mailboxes: Mutex<Mailboxes>,
+}
+
+/// Mailboxes that are not kept alive.
+#[derive(Default)]
+struct Mailboxes {
+    all: Vec<Weak<dyn Subscription>>,
+    pruning: Pruning,
+}
+
+impl Mailboxes {
+    fn add(&mut self, mailbox: &Arc<dyn Subscription>) {
+        if self.pruning.is_due(self.all.len()) {
+            self.all.retain(|it| it.upgrade().is_some_and(|it| !it.has_ended()));
+            self.pruning.pruned(self.all.len());
+        }
+        self.all.push(Arc::downgrade(mailbox));
+    }
 }
 
 impl HandlerContext {
@@ -103,21 +121,19 @@ impl HandlerContext {
 
     /// Adds the mailbox of a new handler.
     fn remember(&self, mailbox: &Arc<dyn Subscription>) {
-        let mut mailboxes = self.mailboxes.lock();
-        mailboxes.retain(|it| it.upgrade().is_some_and(|it| !it.has_ended()));
-        mailboxes.push(Arc::downgrade(mailbox));
+        self.mailboxes.lock().add(mailbox);
     }
 
     /// Returns the numbers of the handlers that have not ended.
     pub(crate) fn handlers(&self) -> Vec<HandlerStats> {
-        let mailboxes: Vec<_> = self.mailboxes.lock().iter().filter_map(Weak::upgrade).collect();
+        let mailboxes: Vec<_> = self.mailboxes.lock().all.iter().filter_map(Weak::upgrade).collect();
         mailboxes.iter().filter(|it| !it.has_ended()).map(|it| it.stats()).collect()
     }
 
     /// Returns the number of mailboxes that are kept for diagnostics.
     #[cfg(test)]
     pub(crate) fn remembered(&self) -> usize {
-        self.mailboxes.lock().len()
+        self.mailboxes.lock().all.len()
     }
 }
 

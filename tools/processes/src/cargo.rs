@@ -84,6 +84,8 @@ pub struct Package {
     pub features: Vec<String>,
     /// Its examples, ordered by name.
     pub examples: Vec<String>,
+    /// True if registries may have it.
+    pub is_published: bool,
 }
 
 /// Returns the crates of the workspace.
@@ -124,6 +126,7 @@ fn read(metadata: &Value) -> Vec<Package> {
                 .cloned()
                 .collect(),
             examples,
+            is_published: !package["publish"].as_array().is_some_and(Vec::is_empty),
         }
     };
     list(&metadata["packages"]).iter().map(package).collect()
@@ -139,6 +142,7 @@ mod tests {
     fn features_exclude_default_and_examples_exclude_other_targets() {
         let metadata = json!({ "packages": [{
             "name": "p",
+            "publish": [],
             "features": { "default": ["b"], "b": [], "a": ["dep:x"] },
             "targets": [
                 { "name": "z", "kind": ["example"] },
@@ -147,8 +151,8 @@ mod tests {
             ],
         }]});
         let names = |it: &[&str]| it.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        let expected =
-            Package { name: "p".into(), features: names(&["a", "b"]), examples: names(&["y", "z"]) };
+        let (features, examples) = (names(&["a", "b"]), names(&["y", "z"]));
+        let expected = Package { name: "p".into(), features, examples, is_published: false };
         assert_eq!(read(&metadata), [expected]);
     }
 

@@ -1,6 +1,6 @@
 //! The rules of this repository, checked on the sources themselves: layers, dependencies, headers,
 //! names, examples, clocks, reproducible seeds, ledgers, rule ids, prose, metrics, metadata for
-//! publication, the book.
+//! publication, public items, the book.
 //!
 //! They run with `cargo test --workspace`. Each rule is in its own file, with small fixtures of
 //! what it accepts and rejects.
@@ -16,7 +16,9 @@ mod rules;
 mod prose;
 mod metrics;
 mod publishing;
+mod public_items;
 mod book;
+mod book_structure;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -168,6 +170,9 @@ fn every_metric_is_listed_with_its_meaning() {
     }
     let document = std::fs::read_to_string(root.join("docs/metrics.md")).expect("the document is there");
     violations.extend(metrics::violations(&used, &metrics::listed(&document)));
+    let (labels, chapter) = (metrics::labels(&document), "docs/book/src/operations.md");
+    let text = std::fs::read_to_string(root.join(chapter)).expect("the chapter is there");
+    violations.extend(metrics::unknown(&text, &labels).into_iter().map(|it| format!("{chapter}: {it}")));
     assert_none(&violations);
 }
 
@@ -187,6 +192,39 @@ fn every_published_crate_has_what_a_registry_and_its_readers_need() {
     }
     let document = std::fs::read_to_string(root.join("CONTRIBUTING.md")).expect("the document is there");
     violations.extend(publishing::order_violations(&published, &document));
+    let facade = published.iter().find(|it| text(it, "name") == "dogwatch").expect("there is a facade");
+    let front =
+        std::fs::read_to_string(root.join("crates/dogwatch/src/lib.rs")).expect("it has a front page");
+    violations.extend(publishing::undocumented_features(facade, &front));
+    assert_none(&violations);
+}
+
+/// With `RECORD_PUBLIC_ITEMS` in the environment, replaces the record instead.
+#[test]
+fn no_public_item_of_the_record_is_gone() {
+    let (root, metadata) = (root(), metadata());
+    let mut violations = Vec::new();
+    for package in list(&metadata, "packages").iter().filter(|it| publishing::is_published(it)) {
+        let name = text(package, "name");
+        let library =
+            list(package, "targets").iter().find(|it| list(it, "kind").iter().any(|it| it == "lib"));
+        // Macros of a crate for macros are exported by the facade.
+        let Some(library) = library else { continue };
+        let source = PathBuf::from(text(library, "src_path"));
+        let items = public_items::of_crate(&source, &|it| std::fs::read_to_string(it).ok());
+        let items = items.expect("the crate was compiled");
+        let record = root.join("docs/public-api").join(format!("{name}.txt"));
+        if std::env::var_os("RECORD_PUBLIC_ITEMS").is_some() {
+            std::fs::write(&record, public_items::text(&items)).expect("the folder is there");
+        }
+        match std::fs::read_to_string(&record) {
+            Ok(text) => {
+                let gone = public_items::removed(&public_items::parse(&text), &items);
+                violations.extend(gone.into_iter().map(|it| format!("{name} no longer has {it}")));
+            }
+            Err(_) => violations.push(format!("docs/public-api has no {name}.txt")),
+        }
+    }
     assert_none(&violations);
 }
 
@@ -204,6 +242,11 @@ fn the_book_is_complete_and_its_code_and_links_are_checked() {
     let mut violations = Vec::new();
     let tested: Vec<_> = chapters.iter().copied().filter(book::has_doctests).collect();
     let (contents, includes) = ("docs/book/src/SUMMARY.md", "tools/book-tests/src/lib.rs");
+    let in_contents = book_structure::contents_violations(&read(&root.join(contents)));
+    violations.extend(in_contents.into_iter().map(|it| format!("{contents}: {it}")));
+    let (settings, book) = ("docs/book/book.toml", root.join("docs/book"));
+    let missing = book_structure::missing_files(&read(&root.join(settings)), |it| book.join(it).exists());
+    violations.extend(missing.into_iter().map(|it| format!("{settings}: {it}")));
     for (list, listed) in [(contents, &chapters), (includes, &tested)] {
         violations.extend(book::unlisted(listed, &read(&root.join(list)), list));
     }
@@ -211,6 +254,8 @@ fn the_book_is_complete_and_its_code_and_links_are_checked() {
         violations.extend(book::broken_links(*chapter, &chapters, |it| root.join(it).exists()));
         violations.extend(book::unchecked_code(*chapter, |it| std::fs::read_to_string(root.join(it)).ok()));
         violations.extend(book::long_lines(*chapter));
+        let misread = book_structure::misread_lines(chapter.text);
+        violations.extend(misread.into_iter().map(|it| format!("{}: {it}", chapter.path.display())));
     }
     assert_none(&violations);
 }

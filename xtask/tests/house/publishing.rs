@@ -83,6 +83,13 @@ pub(crate) fn order_violations(packages: &[&Value], document: &str) -> Vec<Strin
     violations
 }
 
+/// Returns the features of a crate that its front page does not list in a table.
+pub(crate) fn undocumented_features(package: &Value, front: &str) -> Vec<String> {
+    let names = package["features"].as_object().into_iter().flat_map(|it| it.keys());
+    let missing = names.filter(|it| *it != "default" && !front.contains(&format!("| `{it}` |")));
+    missing.map(|it| format!("{} does not list its feature {it}", text(package, "name"))).collect()
+}
+
 /// Returns true for a crate that is published.
 pub(crate) fn is_published(package: &Value) -> bool {
     !package["publish"].as_array().is_some_and(Vec::is_empty)
@@ -179,6 +186,15 @@ mod tests {
         assert_eq!(
             order_violations(&[&core_needs_wire, &wire], good),
             ["CONTRIBUTING.md: dogwatch-core is published before dogwatch-wire"]
+        );
+    }
+
+    #[test]
+    fn every_feature_is_on_the_front_page() {
+        let package = json!({ "name": "dogwatch-x", "features": { "default": ["a"], "a": [], "b": [] } });
+        assert_eq!(
+            undocumented_features(&package, "//! | `a` | yes |"),
+            ["dogwatch-x does not list its feature b"]
         );
     }
 }

@@ -15,8 +15,16 @@ pub(super) const MAX_WATCHED: usize = 24;
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) served: ServedResource,
+    /// False after its definition was removed.
+    pub(super) is_served: bool,
     /// The table, while the kind is watched.
     pub(super) pane: Option<Pane>,
+}
+
+impl Kind {
+    fn new(served: &ServedResource) -> Self {
+        Self { served: served.clone(), is_served: true, pane: None }
+    }
 }
 
 /// An object of one of the kinds.
@@ -27,9 +35,10 @@ pub(super) struct Target {
     pub(super) key: ObjectKey,
 }
 
-/// All kinds, in the order of discovery.
+/// All kinds, in the order of discovery. Those that are found later follow.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
+    /// A kind keeps its position: pages, informers and requests name it by that.
     all: Vec<Kind>,
     /// The namespace; `None` for all of them.
     namespace: Option<String>,
@@ -38,21 +47,44 @@ pub(super) struct Kinds {
 impl Kinds {
     /// Takes the kinds that can be listed and watched, each in one version.
     pub(super) fn new(discovery: &Discovery, namespace: Option<String>) -> Self {
-        let served = discovery.preferred_resources().filter(|it| it.supports_all(&["list", "watch"]));
-        let all = served.map(|it| Kind { served: it.clone(), pane: None }).collect();
-        Self { all, namespace }
+        Self { all: watchable(discovery).map(Kind::new).collect(), namespace }
+    }
+
+    /// Takes the kinds that the server serves now: adds new ones, and marks those that are gone. Kinds
+    /// of a version that could not be discovered stay as they are.
+    pub(super) fn update(&mut self, discovery: &Discovery) {
+        for kind in &mut self.all {
+            let gvk = &kind.served.resource.gvk;
+            let is_unknown = discovery.failures.iter().any(|it| gvk.group == it.group.as_str());
+            let same = |it: &&ServedResource| is_same(it, &kind.served);
+            if !is_unknown {
+                kind.is_served = watchable(discovery).any(|it| same(&it));
+            }
+            // An informer continues in its version; without one, the preferred version is next.
+            if kind.pane.is_none()
+                && !is_unknown
+                && discovery.by_kind(gvk).is_none()
+                && let Some(other) = watchable(discovery).find(same)
+            {
+                kind.served = other.clone();
+            }
+        }
+        for served in watchable(discovery) {
+            if !self.all.iter().any(|it| is_same(&it.served, served)) {
+                self.all.push(Kind::new(served));
+            }
+        }
     }
 
     /// Returns the position of a resource. If it was requested in another version, that one is used.
     pub(super) fn position_of(&mut self, requested: &ServedResource) -> usize {
-        let of = |it: &ServedResource| (it.resource.gvk.group.clone(), it.resource.plural.clone());
-        match self.all.iter().position(|it| of(&it.served) == of(requested)) {
+        match self.all.iter().position(|it| is_same(&it.served, requested)) {
             Some(at) => {
                 self.all[at].served = requested.clone();
                 at
             }
             None => {
-                self.all.push(Kind { served: requested.clone(), pane: None });
+                self.all.push(Kind::new(requested));
                 self.all.len() - 1
             }
         }
@@ -106,10 +138,10 @@ impl Kinds {
         self.all.get_mut(at).is_some_and(|it| it.pane.take().is_some())
     }
 
-    /// Returns the position of the kind with this group and name of the kind.
+    /// Returns the position of the kind with this group and name of the kind, if it is served.
     pub(super) fn by_kind(&self, group: &str, kind: &str) -> Option<usize> {
         let is_it = |it: &Kind| it.served.resource.gvk.group == group && it.served.resource.gvk.kind == kind;
-        self.all.iter().position(is_it)
+        self.all.iter().position(|it| it.is_served && is_it(it))
     }
 
     /// Returns the namespace of a kind; `None` for all, and for a cluster-scoped kind.
@@ -128,9 +160,21 @@ impl Kinds {
     }
 }
 
+/// Returns the resources that can be listed and watched, each in one version.
+fn watchable(discovery: &Discovery) -> impl Iterator<Item = &ServedResource> {
+    discovery.preferred_resources().filter(|it| it.supports_all(&["list", "watch"]))
+}
+
+/// Returns true for the same resource, in any version.
+fn is_same(one: &ServedResource, other: &ServedResource) -> bool {
+    let of = |it: &ServedResource| (it.resource.gvk.group.clone(), it.resource.plural.clone());
+    of(one) == of(other)
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use dogwatch::api::{Gvk, ResourceType, Scope};
+    use dogwatch::discovery::{ApiGroup, ApiVersion, FailureReason, GroupFailure};
 
     use super::*;
 
@@ -186,5 +230,53 @@ pub(super) mod tests {
         );
         assert_eq!((kinds.namespace_of(2), kinds.namespace_of(0)), (Some("web"), None));
         assert_eq!(kinds.by_kind("apps", "ReplicaSet"), Some(3));
+    }
+
+    /// A server with these resources, all in one version of one group.
+    pub(crate) fn discovered(group: &str, resources: Vec<ServedResource>) -> Discovery {
+        let version = ApiVersion { version: "v1".to_owned(), resources, orphans: Vec::new() };
+        let groups = vec![ApiGroup { name: group.to_owned(), versions: vec![version] }];
+        Discovery { groups, failures: Vec::new() }
+    }
+
+    #[test]
+    fn kinds_come_and_go_with_their_definitions_and_keep_their_positions() {
+        let group = "example.com";
+        let resource = |plural: &str| served(group, "Kind", plural, Scope::Namespaced);
+        let mut kinds = Kinds::new(&discovered(group, vec![resource("as"), resource("bs")]), None);
+        kinds.update(&discovered(group, vec![resource("bs"), resource("cs")]));
+        let shown = |kinds: &Kinds| -> Vec<_> {
+            kinds.iter().map(|it| (it.served.resource.plural.to_string(), it.is_served)).collect()
+        };
+        let expected = [("as", false), ("bs", true), ("cs", true)].map(|(it, is)| (it.to_owned(), is));
+        assert_eq!(shown(&kinds), expected);
+        // The server does not answer for the group: nothing is known to be gone.
+        let failure = |group: &str| GroupFailure {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            reason: FailureReason::Stale,
+        };
+        kinds.update(&Discovery { groups: Vec::new(), failures: vec![failure(group)] });
+        assert_eq!(shown(&kinds), expected);
+        kinds.update(&discovered(group, vec![resource("as"), resource("bs"), resource("cs")]));
+        assert!(kinds.iter().all(|it| it.is_served));
+        assert_eq!(kinds.iter().len(), 3);
+    }
+
+    #[test]
+    fn a_kind_whose_version_is_removed_continues_in_another_one() {
+        let group = "example.com";
+        let mut kinds = Kinds::new(&Discovery::default(), None);
+        let mut older = served(group, "Kind", "kinds", Scope::Namespaced);
+        older.resource.gvk = Gvk::new(group, "v1beta1", "Kind");
+        let at = kinds.position_of(&older);
+        let version = |kinds: &Kinds| kinds.get(at).map(|it| it.served.resource.gvk.version.to_string());
+        let newer = discovered(group, vec![served(group, "Kind", "kinds", Scope::Namespaced)]);
+        assert!(kinds.open(at).is_ok());
+        kinds.update(&newer);
+        assert_eq!(version(&kinds).as_deref(), Some("v1beta1"), "an informer follows it");
+        kinds.close(at);
+        kinds.update(&newer);
+        assert_eq!(version(&kinds).as_deref(), Some("v1"));
     }
 }

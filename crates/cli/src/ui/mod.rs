@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A kind is listed and watched as the rows that the server prints, as in `dogwatch watch`. Whole
-//! objects are read one at a time, when they are opened.
+//! objects are read one at a time, when they are opened. The kinds are those of discovery, which is
+//! repeated, so that a new definition appears.
 
 mod options;
 mod key;
@@ -32,7 +33,6 @@ mod runtime;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use dogwatch::Client;
 use dogwatch::discovery::{CachedDiscovery, RestMapper};
 
 use crate::{signals, target};
@@ -50,25 +50,26 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     screen::check()?;
     let mut end = std::pin::pin!(signals::shutdown().context("cannot listen for signals")?);
     let client = options.connection.client()?;
+    let discovery = CachedDiscovery::new(client);
     let (state, kinds) = tokio::select! {
         biased;
         () = &mut end => return Ok(ExitCode::SUCCESS),
-        found = find(&client, &options) => found?,
+        found = find(&discovery, &options) => found?,
     };
-    Runtime::new(state, client).run(&kinds, end).await?;
+    Runtime::new(state, discovery).run(&kinds, end).await?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Discovers the kinds. Returns the view of them, and the kinds to begin with.
-async fn find(client: &Client, options: &Options) -> anyhow::Result<(State, Vec<usize>)> {
-    let discovery = CachedDiscovery::new(client.clone());
+async fn find(discovery: &CachedDiscovery, options: &Options) -> anyhow::Result<(State, Vec<usize>)> {
+    let client = discovery.client();
     let found = discovery.get().await.map_err(dogwatch::discovery::MapError::Discovery)?;
     // An empty one, as from a variable that is not set, counts as none, as in kubectl.
     let namespace = options.namespace.clone().filter(|it| !it.is_empty());
     let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let mut kinds = Kinds::new(&found, (!options.all_namespaces).then_some(namespace));
     let requested = match &options.resources {
-        Some(words) => target::resolve_all(&RestMapper::new(discovery), words).await?,
+        Some(words) => target::resolve_all(&RestMapper::new(discovery.clone()), words).await?,
         None => {
             let pods = kinds.iter().map(|it| &it.served).find(|it| it.group_resource() == DEFAULT_RESOURCE);
             pods.cloned().into_iter().collect()

@@ -4,6 +4,8 @@
 //! Fed with changes and health reports of an informer. It holds rows as the server prints them, not
 //! objects, and knows no terminal.
 
+use std::cmp::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch::ObjectKey;
@@ -13,7 +15,7 @@ use tokio::time::Instant;
 use super::scroll::{Move, top_with};
 use crate::watch::layout::{Shape, TableLayout};
 use crate::watch::live_table::LiveTable;
-use crate::watch::rows::{Columns, Row};
+use crate::watch::rows::{Column, Columns, Row};
 
 /// The columns by which a table scrolls sideways.
 const SIDE_STEP: usize = 8;
@@ -48,11 +50,13 @@ pub(super) struct Pane {
     pub(super) synced_at: Option<Instant>,
     /// The time at which the informer was last seen to have listed again.
     pub(super) relisted_at: Option<Instant>,
-    /// The keys of the rows that match the filter, in their order.
-    shown: Vec<ObjectKey>,
-    /// Set when `shown` has to be computed again.
+    /// Set when all rows have to be filtered and sorted again: by other words or another column.
     is_stale: bool,
-    /// The selected row, and its position in `shown`.
+    /// Set when rows were added, removed or moved since the selected one was last found.
+    is_moved: bool,
+    /// The columns by which the rows are arranged.
+    arranged: Arc<[Column]>,
+    /// The selected row, and its position among those that are shown.
     selected: Option<ObjectKey>,
     at: usize,
     /// The first row and column of the window.
@@ -64,6 +68,7 @@ impl Pane {
     pub(super) fn new(columns: Columns, shape: Shape) -> Self {
         Self {
             table: LiveTable::default(),
+            arranged: columns.get(),
             columns,
             shape,
             filter: String::new(),
@@ -71,8 +76,8 @@ impl Pane {
             report: CacheReport::default(),
             synced_at: None,
             relisted_at: None,
-            shown: Vec::new(),
-            is_stale: true,
+            is_stale: false,
+            is_moved: false,
             selected: None,
             at: 0,
             top: 0,
@@ -83,7 +88,7 @@ impl Pane {
     /// Applies a change of the collection.
     pub(super) fn change(&mut self, change: &Change<Row>, now: Instant) {
         self.table.change(change, now);
-        self.is_stale = true;
+        self.is_moved = true;
     }
 
     /// Takes the state of the cache.
@@ -107,37 +112,48 @@ impl Pane {
         self.report.health.state == HealthState::Synced
     }
 
-    /// Forgets rows that were deleted a while ago, and filters and sorts the others if needed.
+    /// Forgets rows that were deleted a while ago, filters and sorts the others if the filter, the
+    /// order or the columns have changed, and finds the selected one. Visits all rows only then.
     pub(super) fn refresh(&mut self, now: Instant) {
-        let before = self.table.rows().count();
-        self.table.forget(now);
-        self.is_stale |= self.table.rows().count() != before;
-        if !std::mem::take(&mut self.is_stale) {
-            return;
+        self.is_moved |= self.table.forget(now);
+        let columns = self.columns.get();
+        self.is_stale |= *self.arranged != *columns;
+        if std::mem::take(&mut self.is_stale) {
+            self.arranged = columns;
+            self.arrange();
+            self.is_moved = true;
         }
+        if std::mem::take(&mut self.is_moved) {
+            let found = self.selected.as_ref().and_then(|key| self.table.position(key));
+            self.select(found.unwrap_or(self.at));
+        }
+    }
+
+    /// Filters and sorts all rows.
+    fn arrange(&mut self) {
+        let (layout, sort) = (self.layout(), self.sort);
+        let compare = move |one: &Row, other: &Row| match sort {
+            None => Ordering::Equal,
+            Some(SortOrder { column, reversed: false }) => layout.compare(one, other, column),
+            Some(SortOrder { column, reversed: true }) => layout.compare(other, one, column),
+        };
         let layout = self.layout();
-        let filter = self.filter.to_lowercase();
-        let words: Vec<_> = filter.split_whitespace().collect();
-        let matches = |row: &Row| words.iter().all(|it| layout.contains(row, it));
-        let mut shown: Vec<_> = self.table.rows().filter(|(_, row)| matches(row)).collect();
-        if let Some(SortOrder { column, reversed }) = self.sort {
-            shown.sort_by(|(_, one), (_, other)| {
-                let order = layout.compare(one, other, column);
-                if reversed { order.reverse() } else { order }
-            });
-        }
-        self.shown = shown.into_iter().map(|(key, _)| key.clone()).collect();
-        let found = self.selected.as_ref().and_then(|key| self.shown.iter().position(|it| it == key));
-        self.select(found.unwrap_or(self.at));
+        let words: Vec<_> = self.filter.to_lowercase().split_whitespace().map(str::to_owned).collect();
+        self.table.arrange(compare, move |row| words.iter().all(|it| layout.contains(row, it)));
     }
 
     pub(super) fn layout(&self) -> TableLayout {
         TableLayout::new(self.columns.get(), self.shape.clone())
     }
 
-    /// Returns the keys of the rows that match the filter, in their order.
-    pub(super) fn shown(&self) -> &[ObjectKey] {
-        &self.shown
+    /// Returns the number of rows that match the filter.
+    pub(super) fn shown_count(&self) -> usize {
+        self.table.order().len()
+    }
+
+    /// Returns the rows that match the filter in their order, from a position on.
+    pub(super) fn shown_from(&self, top: usize) -> impl Iterator<Item = (&ObjectKey, &Arc<Row>)> {
+        self.table.order().from(top)
     }
 
     /// Returns the position of the selected row.
@@ -151,23 +167,24 @@ impl Pane {
 
     /// Moves the selection.
     pub(super) fn go(&mut self, moved: Move, page: usize) {
-        self.select(moved.from(self.at, page, self.shown.len().saturating_sub(1)));
+        self.select(moved.from(self.at, page, self.shown_count().saturating_sub(1)));
     }
 
     /// Selects an object, if it is there.
     pub(super) fn select_key(&mut self, key: &ObjectKey) {
         self.selected = Some(key.clone());
-        self.is_stale = true;
+        self.is_moved = true;
     }
 
     fn select(&mut self, at: usize) {
-        self.at = at.min(self.shown.len().saturating_sub(1));
-        self.selected = self.shown.get(self.at).cloned();
+        self.at = at.min(self.shown_count().saturating_sub(1));
+        let selected = self.shown_from(self.at).next().map(|(key, _)| key.clone());
+        self.selected = selected;
     }
 
     /// Returns the first row of a window of `page` rows with the selected one.
     pub(super) fn window(&mut self, page: usize) -> usize {
-        let last = self.shown.len().saturating_sub(page.max(1));
+        let last = self.shown_count().saturating_sub(page.max(1));
         self.top = top_with(self.top.min(last), self.at, page);
         self.top
     }
@@ -206,8 +223,6 @@ impl Pane {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use dogwatch::informer::Deleted;
     use serde_json::json;
 
@@ -230,7 +245,7 @@ mod tests {
 
     fn names(pane: &mut Pane) -> String {
         pane.refresh(Instant::now());
-        pane.shown().iter().map(ObjectKey::name).collect::<Vec<_>>().join(" ")
+        pane.shown_from(0).map(|(key, _)| key.name()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]

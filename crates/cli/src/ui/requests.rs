@@ -1,12 +1,17 @@
-//! Requests for single objects: their text, their events, and the log of a pod.
+//! Requests of the view: for the text of an object and its events, the log of a pod, and the kinds of
+//! the server.
+
+use std::time::Duration;
 
 use dogwatch::api::{DynamicObject, FieldSelector, Gvk, ListParams, LogParams, ResourceType};
+use dogwatch::discovery::CachedDiscovery;
 use dogwatch::k8s_openapi::api::core::v1::Pod;
 use dogwatch::{Api, Client, ObjectKey};
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 
 use super::document::{self, Form};
 use super::page::LogStep;
@@ -18,6 +23,9 @@ use crate::watch::format::Objects;
 const MAX_EVENTS: u32 = 500;
 /// The number of older lines of a log that are requested.
 const TAIL: u64 = 1_000;
+/// The interval at which the kinds of the server are requested: a definition that was just installed
+/// should appear soon.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
 /// The annotation with the container that kubectl shows by default.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
@@ -59,6 +67,27 @@ async fn events(client: &Client, key: &ObjectKey, uid: Option<&str>) -> Result<V
     };
     let page = api.list(&ListParams::default().fields(fields).limit(MAX_EVENTS)).await.map_err(message)?;
     Ok(page.items)
+}
+
+/// Sends the resources of the server whenever they have changed, until the receiver is gone. A server
+/// that does not answer has not changed: the informers report that.
+pub(super) async fn rediscover(discovery: CachedDiscovery, events: mpsc::Sender<Event>) {
+    let mut ticks = tokio::time::interval(DISCOVERY_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first one is now, and the view has just begun with what was discovered.
+    ticks.tick().await;
+    let mut known = Vec::new();
+    loop {
+        ticks.tick().await;
+        // Kept for a revalidation, so that an unchanged answer has no body.
+        discovery.invalidate();
+        let Ok(found) = discovery.get().await else { continue };
+        let groups = found.groups.clone();
+        if groups != known && events.send(Event::Discovered(found)).await.is_err() {
+            return;
+        }
+        known = groups;
+    }
 }
 
 /// Follows the log of a container until it ends, or until the receiver is gone.
@@ -122,4 +151,54 @@ async fn containers(api: &Api<Pod>, key: &ObjectKey) -> Result<(Vec<String>, usi
 /// Returns an error and its causes on one line.
 fn message(error: dogwatch::Error) -> String {
     failure::line(&anyhow::Error::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use dogwatch::api::PatchParams;
+    use dogwatch_apiserver::ApiServer;
+    use serde_json::json;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_definition_that_is_installed_later_is_discovered() {
+        let server = ApiServer::builder().in_process().start().await.expect("started");
+        let url = "http://in-process.test".parse().expect("an address");
+        let client = Client::from_service(url, "default", server.service());
+        let discovery = CachedDiscovery::new(client.clone());
+        let before = discovery.get().await.expect("discovered");
+        assert!(before.group("example.com").is_none());
+        let (sender, mut events) = mpsc::channel(1);
+        let looking = tokio::spawn(rediscover(discovery, sender));
+
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "widgets.example.com" },
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": { "kind": "Widget", "plural": "widgets" },
+                "versions": [{ "name": "v1", "served": true, "storage": true,
+                    "schema": { "openAPIV3Schema": { "type": "object" } } }],
+            },
+        });
+        let gvk = Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let api = Api::<Value>::dynamic(client, ResourceType::cluster(gvk, "customresourcedefinitions"));
+        api.apply("widgets.example.com", &PatchParams::apply("test"), &definition).await.expect("applied");
+        let found = async {
+            loop {
+                let Some(Event::Discovered(found)) = events.recv().await else { panic!("it has ended") };
+                if found.group("example.com").is_some() {
+                    return found;
+                }
+            }
+        };
+        let found = timeout(DISCOVERY_INTERVAL * 3, found).await.expect("discovered within 30 s");
+        assert!(found.serves("example.com", "v1"));
+        drop(events);
+        // A view that has ended is noticed with the next change, or its task is aborted before.
+        looking.abort();
+        assert!(looking.await.is_err_and(|it| it.is_cancelled()));
+    }
 }

@@ -2,12 +2,14 @@
 //! draws it.
 //!
 //! Each watched kind has an informer of rows. At most one object is read and one log followed at a
-//! time; both end when another is opened or the view ends.
+//! time; both end when another is opened or the view ends. The kinds of the server are requested
+//! again from time to time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
+use dogwatch::discovery::CachedDiscovery;
 use dogwatch::informer::{Change, NotFound, OnGone};
 use dogwatch::{Client, SharedInformer};
 use futures_util::stream::{self, BoxStream, SelectAll, StreamExt};
@@ -46,6 +48,8 @@ pub(super) struct Runtime {
     events: mpsc::Sender<Event>,
     reading: Option<Job>,
     following: Option<Job>,
+    /// Looks for new kinds.
+    _discovering: Job,
     stopping: JoinSet<()>,
 }
 
@@ -72,11 +76,13 @@ impl Drop for Job {
 }
 
 impl Runtime {
-    pub(super) fn new(state: State, client: Client) -> Self {
+    pub(super) fn new(state: State, discovery: CachedDiscovery) -> Self {
+        let client = discovery.client().clone();
         let (events, mut results) = mpsc::channel(QUEUE_LENGTH);
         let mut feeds = SelectAll::new();
         let results = stream::poll_fn(move |context| results.poll_recv(context));
         feeds.push(results.map(Feed::Event).boxed());
+        let discovering = Job(tokio::spawn(requests::rediscover(discovery, events.clone())));
         Self {
             state,
             client,
@@ -87,6 +93,7 @@ impl Runtime {
             events,
             reading: None,
             following: None,
+            _discovering: discovering,
             stopping: JoinSet::new(),
         }
     }

@@ -154,3 +154,22 @@ fn reported_size() -> Option<(u16, u16)> {
 fn reported_size() -> Option<(u16, u16)> {
     terminal::size().ok()
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::pseudo_terminal;
+
+    /// Runs itself again on a terminal, where it panics while the screen is shown.
+    #[tokio::test]
+    async fn a_panic_restores_the_terminal_before_it_is_reported() {
+        const MESSAGE: &str = "a bug of the view";
+        if pseudo_terminal::is_on_terminal() {
+            let _screen = Screen::enter().expect("a terminal");
+            panic!("{MESSAGE}");
+        }
+        let test = "a_panic_restores_the_terminal_before_it_is_reported";
+        let left = pseudo_terminal::run_again(module_path!(), test).await;
+        pseudo_terminal::assert_restored(&left, MESSAGE);
+    }
+}

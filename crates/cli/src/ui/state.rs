@@ -4,6 +4,7 @@
 //! effects, which the runtime carries out.
 
 use dogwatch::ObjectKey;
+use dogwatch::discovery::Discovery;
 use tokio::time::Instant;
 
 use super::document::Form;
@@ -146,11 +147,22 @@ impl State {
         needed.into_iter().flat_map(|kind| self.watch(kind)).collect()
     }
 
-    /// Returns the positions of the kinds that match the filter.
+    /// Takes the kinds that the server serves now. The selection stays on its kind.
+    pub(super) fn update_kinds(&mut self, discovery: &Discovery) {
+        let selected = self.shown_kinds().get(self.kind_at).copied();
+        self.kinds.update(discovery);
+        let shown = self.shown_kinds();
+        let found = shown.iter().position(|it| Some(*it) == selected);
+        self.kind_at = found.unwrap_or(self.kind_at).min(shown.len().saturating_sub(1));
+    }
+
+    /// Returns the positions of the kinds that match the filter. Kinds that are no longer served are
+    /// not shown, unless they are watched.
     pub(super) fn shown_kinds(&self) -> Vec<usize> {
         let filter = self.kind_filter.to_lowercase();
         let words: Vec<_> = filter.split_whitespace().collect();
-        let names = self.kinds.iter().map(|it| it.served.group_resource().to_lowercase()).enumerate();
+        let there = self.kinds.iter().enumerate().filter(|(_, it)| it.is_served || it.pane.is_some());
+        let names = there.map(|(at, it)| (at, it.served.group_resource().to_lowercase()));
         names.filter(|(_, name)| words.iter().all(|it| name.contains(it))).map(|(at, _)| at).collect()
     }
 

@@ -2,7 +2,10 @@
 //!
 //! Keys go to the filter that is being typed, to the page on top, or to the part with the focus.
 
+use std::sync::Arc;
+
 use dogwatch::Object;
+use dogwatch::discovery::Discovery;
 use dogwatch::informer::Change;
 use tokio::time::Instant;
 
@@ -31,6 +34,8 @@ pub(super) enum Event {
     },
     /// A change of a kind.
     Change(usize, Change<Row>),
+    /// The resources that the server serves now.
+    Discovered(Arc<Discovery>),
     /// The state of the cache of a kind.
     Report(usize, Box<CacheReport>),
     /// The result of a request for the text of an object.
@@ -46,6 +51,7 @@ impl State {
             Event::Key(key) => return self.press(key, now),
             Event::Resize { page, rows } => (self.page, self.rows) = (page, rows),
             Event::Change(kind, change) => self.change(kind, &change, now),
+            Event::Discovered(discovery) => self.update_kinds(&discovery),
             Event::Report(kind, report) => {
                 if let Some(pane) = self.kinds.pane_mut(kind) {
                     let was_synced = pane.is_synced();
@@ -254,8 +260,6 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use dogwatch::ObjectKey;
     use dogwatch::informer::{Deleted, HealthState};
     use serde_json::json;

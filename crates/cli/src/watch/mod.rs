@@ -14,6 +14,7 @@ pub(crate) mod sort;
 mod name_filter;
 pub(crate) mod options;
 pub(crate) mod rows;
+pub(crate) mod row_order;
 pub(crate) mod layout;
 pub(crate) mod format;
 mod keys;

@@ -172,6 +172,15 @@ impl Row {
         serde_json::from_value::<PrintedRow<PlainObject>>(row).expect("a row of a table").into_row(None)
     }
 
+    /// Creates a row with these cells, of which the first is the name.
+    #[cfg(test)]
+    pub(crate) fn of_cells(namespace: &str, cells: &[&str]) -> Self {
+        let [name, uid] = [cells[0].into(), format!("{namespace}/{}", cells[0]).into()];
+        let head = RowMetadata { name, namespace: namespace.into(), uid, ..RowMetadata::default() };
+        let cells = cells.iter().map(|it| (*it).to_owned()).collect();
+        Self { head, cells, sort_key: SortKey::default() }
+    }
+
     /// Creates a row of a server that prints none: it has no value to sort by either, because the
     /// events of a watch would have none.
     fn plain(head: RowMetadata) -> Self {

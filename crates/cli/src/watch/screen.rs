@@ -1,5 +1,6 @@
 //! The live view on a terminal: tables, redrawn as they change, on the alternate screen.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::panic;
 use std::time::Duration;
@@ -13,7 +14,6 @@ use dogwatch::informer::{Change, HealthState};
 use futures_util::stream::{self, SelectAll, StreamExt};
 use jiff::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior};
-use unicode_width::UnicodeWidthChar;
 
 use super::keys::{EchoOff, Key, Keys};
 use super::layout::Shape;
@@ -22,6 +22,7 @@ use super::name_filter::NameFilter;
 use super::rows::{Columns, Row};
 use super::stack;
 use super::status::{self, StatusPrinter};
+use crate::display_width::{cut, wrap};
 use crate::sanitize::without_controls;
 
 /// The interval at which the screen is redrawn after changes. Faster changes would not be readable.
@@ -98,7 +99,7 @@ impl Pane {
         subject: Subject,
         status_printer: Option<StatusPrinter>,
     ) -> Self {
-        let (table, window) = (LiveTable::default(), Window::Newest);
+        let (table, window) = (LiveTable::by_sort_key(), Window::Newest);
         Self { informer, subject, status_printer, table, window, synced_at: None }
     }
 
@@ -228,7 +229,11 @@ impl Screen {
         let (width, height) = (usize::from(size.0), usize::from(size.1));
         let mut lines = lines(width, height);
         lines.truncate(height);
-        lines.iter_mut().for_each(|(_, line)| cut(line, width));
+        for (_, line) in &mut lines {
+            if let Cow::Owned(shorter) = cut(line, width) {
+                *line = shorter;
+            }
+        }
         if self.shown.0 == size && self.shown.1 == lines {
             return Ok(());
         }
@@ -273,54 +278,21 @@ fn colour(event: Option<EventKind>) -> Option<Color> {
     }
 }
 
-/// Truncates a line to a number of terminal columns, and marks a line that was longer.
-fn cut(line: &mut String, width: usize) {
-    if fitting(line, width) < line.len() {
-        line.truncate(fitting(line, width.saturating_sub(1)));
-        line.push('…');
-    }
-}
-
-/// Wraps a text into lines of at most `width` columns.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let (mut lines, mut rest) = (Vec::new(), text);
-    while !rest.is_empty() {
-        // At least one character, however narrow the terminal is.
-        let end = fitting(rest, width).max(rest.chars().next().map_or(0, char::len_utf8));
-        let (line, more) = rest.split_at(end);
-        lines.push(line.to_owned());
-        rest = more;
-    }
-    lines
-}
-
-/// Returns the number of bytes of a text that fit into `width` columns.
-fn fitting(text: &str, width: usize) -> usize {
-    let mut used = 0;
-    let too_wide = text.char_indices().find(|(_, it)| {
-        used += it.width().unwrap_or(0);
-        used > width
-    });
-    too_wide.map_or(text.len(), |(at, _)| at)
-}
-
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use crate::pseudo_terminal;
 
-    #[test]
-    fn lines_are_truncated_and_texts_wrapped_by_their_display_width() {
-        for (text, width, cut_to, wrapped) in [
-            ("abc", 5, "abc", &["abc"][..]),
-            ("abcdefg", 3, "ab…", &["abc", "def", "g"]),
-            ("日本語", 4, "日…", &["日本", "語"]),
-            ("日", 1, "…", &["日"]),
-            ("", 3, "", &[]),
-        ] {
-            let mut line = text.to_owned();
-            cut(&mut line, width);
-            assert_eq!(line, cut_to);
-            assert_eq!(wrap(text, width), wrapped);
+    /// Runs itself again on a terminal, where it panics while the screen is shown.
+    #[tokio::test]
+    async fn a_panic_restores_the_terminal_before_it_is_reported() {
+        const MESSAGE: &str = "a bug of the view";
+        if pseudo_terminal::is_on_terminal() {
+            let _screen = Screen::enter().expect("a terminal");
+            panic!("{MESSAGE}");
         }
+        let test = "a_panic_restores_the_terminal_before_it_is_reported";
+        let left = pseudo_terminal::run_again(module_path!(), test).await;
+        pseudo_terminal::assert_restored(&left, MESSAGE);
     }
 }

@@ -12,7 +12,8 @@ use crate::change::Deleted;
 use crate::handler::{EventHandler, OnChange};
 use crate::metrics::InformerMetrics;
 use crate::overflow::{Lag, Overflow};
-use crate::registration::{HandlerOptions, Registration};
+use crate::pruning::FIRST_PRUNING;
+use crate::registration::{Changes, HandlerOptions, Registration};
 use crate::subscription::HandlerContext;
 
 fn shared() -> HandlerContext {
@@ -248,6 +249,27 @@ async fn in_8_a_removed_handler_receives_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn handlers_that_have_ended_are_forgotten_although_not_all_are_looked_at_each_time() {
+    let shared = shared();
+    let mut fan_out = FanOut::new(shared.hasher.clone());
+    for _ in 0..1_000 {
+        let (subscription, changes) = NewSubscription::stream(HandlerOptions::default(), &shared);
+        fan_out.join(subscription, nothing());
+        drop::<Changes<ConfigMap>>(changes);
+    }
+    let kept = shared.remembered();
+    assert!(kept <= FIRST_PRUNING && fan_out.members.len() <= FIRST_PRUNING, "{kept} are kept");
+    assert_eq!(shared.handlers(), []);
+    let mut all = Vec::new();
+    for _ in 0..1_000 {
+        let (subscription, changes) = NewSubscription::stream(HandlerOptions::default(), &shared);
+        fan_out.join(subscription, nothing());
+        all.push(changes);
+    }
+    assert_eq!((shared.handlers().len(), fan_out.members.len()), (1_000, 1_000));
+}
+
+#[tokio::test(start_paused = true)]
 async fn in_8_a_handler_whose_informer_never_ran_can_be_shut_down() {
     let shared = shared();
     let (handler, _) = recorder();
@@ -363,10 +385,6 @@ async fn the_numbers_of_a_handler_add_up_and_disappear_with_it() {
     assert_eq!(numbers(), (4, 3, 1, 0));
     drop(changes);
     assert!(shared.handlers().is_empty());
-    for _ in 0..100 {
-        drop(NewSubscription::<ConfigMap>::stream(with(Overflow::Grow), &shared));
-    }
-    assert!(shared.remembered() <= 1, "mailboxes of handlers that are gone are kept");
 }
 
 #[tokio::test(start_paused = true)]

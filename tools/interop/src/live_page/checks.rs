@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(25);
 const TALLEST: u64 = 6000;
 
 /// The parts of the page that have to be drawn, each with an expression that is true then.
-const PARTS: [(&str, &str); 12] = [
+const PARTS: [(&str, &str); 13] = [
     ("the page is live", "document.querySelector('#link').dataset.state === 'live'"),
     ("the totals have numbers", "document.querySelectorAll('#totals li').length >= 6"),
     ("all informers are synced", "/^3 of 3$/.test(document.querySelector('#totals .big').textContent)"),
@@ -40,6 +40,10 @@ const PARTS: [(&str, &str); 12] = [
     ),
     ("keys are shown", "document.querySelectorAll('#queues tbody tr').length > 0"),
     ("endpoints have shares", "/\\d+ %/.test(document.querySelector('#channels td.share').textContent)"),
+    (
+        "it is said that latencies are not measured",
+        "/^Latencies are not measured/.test(document.querySelector('#channels .latency').textContent)",
+    ),
 ];
 
 /// True while the page shows that a watch was cut.

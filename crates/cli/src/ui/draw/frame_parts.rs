@@ -10,9 +10,24 @@ use super::super::page::{DocumentPage, LogPage, Page};
 use super::super::state::{Focus, State};
 use super::super::theme::Theme;
 use super::now::Now;
-use super::text::{line, wrap};
+use super::text::line;
+use crate::display_width::{items, wrap};
 use crate::sanitize::without_controls;
 use crate::watch::view;
+
+/// The keys of a table, the most useful ones first: those that do not fit are left out.
+const TABLE_KEYS: [&str; 10] = [
+    "q quit",
+    "? help",
+    "/ filter",
+    "d describe",
+    "y YAML",
+    "s sort",
+    "t tree",
+    "l log",
+    "h health",
+    "Tab next",
+];
 
 /// Draws the watched kinds, with the current one marked. If not all fit, the first ones are left out.
 pub(super) fn tabs(buffer: &mut Buffer, area: Rect, state: &State, theme: Theme) {
@@ -70,7 +85,7 @@ fn table_title(state: &State, now: Now) -> String {
     let what = view::title(&kind.served, state.kinds.namespace_of(at));
     let mut title = health::title(&what, pane, now.instant);
     if !pane.filter.is_empty() {
-        title.push_str(&format!("; {} match \"{}\"", pane.shown().len(), pane.filter));
+        title.push_str(&format!("; {} match \"{}\"", pane.shown_count(), pane.filter));
     }
     title
 }
@@ -117,18 +132,21 @@ pub(super) fn hint(buffer: &mut Buffer, area: Rect, state: &State, theme: Theme)
         line(buffer, area, 0, &without_controls(message), theme.warning());
         return None;
     }
-    let keys = match state.pages.last() {
+    let keys: &[&str] = match state.pages.last() {
         Some(Page::Log(page)) if page.containers.len() > 1 => {
-            "q back  c next container  y YAML  d describe  ? help"
+            &["q back", "? help", "c next container", "y YAML", "d describe"]
         }
-        Some(Page::Log(_) | Page::Document(_)) => "q back  y YAML  d describe  t tree  l log  ? help",
-        Some(Page::Tree(_)) => "q back  Enter go to  y YAML  d describe  l log  ? help",
-        Some(_) => "q back",
+        Some(Page::Log(_) | Page::Document(_)) => {
+            &["q back", "? help", "y YAML", "d describe", "t tree", "l log"]
+        }
+        Some(Page::Tree(_)) => &["q back", "? help", "Enter go to", "y YAML", "d describe", "l log"],
+        Some(_) => &["q back"],
         None if state.focus == Focus::Kinds => {
-            "q quit  Enter watch  / filter  x stop  Tab tables  h health  ? help"
+            &["q quit", "? help", "Enter watch", "/ filter", "x stop", "Tab tables", "h health"]
         }
-        None => "q quit  ? help  / filter  s sort  y YAML  d describe  t tree  l log  h health  Tab next",
+        None => &TABLE_KEYS,
     };
-    line(buffer, area, 0, keys, theme.hint());
+    let keys = items(keys, usize::from(area.width));
+    line(buffer, area, 0, &keys, theme.hint());
     None
 }

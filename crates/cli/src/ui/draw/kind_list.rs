@@ -7,6 +7,7 @@ use super::super::scroll::top_with;
 use super::super::state::{Focus, State};
 use super::super::theme::Theme;
 use super::text::line;
+use crate::display_width::cut;
 use crate::sanitize::without_controls;
 
 /// Draws the kinds that match their filter.
@@ -34,7 +35,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, theme: Theme)
         };
         let name = without_controls(&kind.served.group_resource());
         let room = usize::from(area.width).saturating_sub(count.len() + 1);
-        let name: String = name.chars().take(room).collect();
+        let name = cut(&name, room);
         let style = match at == state.kind_at {
             true => theme.selected(state.focus == Focus::Kinds),
             false if kind.pane.is_some() => theme.heading(),

@@ -9,7 +9,8 @@ use super::super::state::State;
 use super::super::theme::Theme;
 use super::super::{health, help};
 use super::now::Now;
-use super::text::{line, skip, wrap};
+use super::text::line;
+use crate::display_width::{skip, wrap};
 use crate::sanitize::without_controls;
 
 /// Draws the page on top.

@@ -6,7 +6,8 @@ use ratatui::layout::Rect;
 use super::super::state::{Focus, State};
 use super::super::theme::{Theme, mark};
 use super::now::Now;
-use super::text::{line, skip, wrap};
+use super::text::line;
+use crate::display_width::{CUT, skip, wrap};
 use crate::sanitize::without_controls;
 
 /// Draws the headings and the rows around the selected one.
@@ -26,12 +27,13 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &mut State, theme: Th
         heading.push(if sort.reversed { '▼' } else { '▲' });
     }
     layout.fit(&headings);
-    let shown: Vec<_> = pane.shown().iter().skip(top).take(rows).collect();
-    let cells = shown.iter().map(|key| pane.table.get(key).map(|row| layout.cells(row, now.time)));
-    let cells: Vec<_> = cells.map(Option::unwrap_or_default).collect();
+    let shown: Vec<_> = pane.shown_from(top).take(rows).collect();
+    let cells: Vec<_> = shown.iter().map(|(_, row)| layout.cells(row, now.time)).collect();
     cells.iter().for_each(|it| layout.fit(it));
-    line(buffer, area, 0, &format!(" {}", skip(&layout.line(&headings), pane.left)), theme.heading());
-    for (at, (key, cells)) in shown.into_iter().zip(&cells).enumerate() {
+    // The first column has the marks of changes.
+    let first = if pane.left > 0 { CUT } else { ' ' };
+    line(buffer, area, 0, &format!("{first}{}", skip(&layout.line(&headings), pane.left)), theme.heading());
+    for (at, ((key, _), cells)) in shown.iter().zip(&cells).enumerate() {
         let change = pane.table.recent_change(key, now.instant);
         let text = format!("{}{}", mark(change), skip(&layout.line(cells), pane.left));
         let mut style = theme.change(change);
@@ -40,13 +42,13 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &mut State, theme: Th
         }
         line(buffer, area, at + 1, &text, style);
     }
-    if pane.shown().is_empty() && !pane.is_synced() {
+    if shown.is_empty() && !pane.is_synced() {
         // All of the reason, of which the title may have only the beginning.
         let reason = without_controls(&pane.report.health.to_string());
         for (at, text) in wrap(&reason, usize::from(area.width)).iter().enumerate() {
             line(buffer, area, at + 1, text, theme.warning());
         }
-    } else if pane.shown().is_empty() {
+    } else if shown.is_empty() {
         let text = if pane.filter.is_empty() { " No resources found" } else { " No row matches the filter" };
         line(buffer, area, 1, text, theme.hint());
     }

@@ -82,7 +82,7 @@ fn a_wide_screen_shows_the_kinds_and_the_table() {
             "pods                     2│+web-1   1/1     Running\u{fffd}[2J",
             "deployments.apps          │",
             "replicasets.apps          │",
-            "q quit  ? help  / filter  s sort  y YAML  d describe  t tree  l log  h health  T",
+            "q quit  ? help  / filter  d describe  y YAML  s sort  t tree  l log  h health",
         ]
     );
 }
@@ -196,4 +196,60 @@ fn pages_show_their_text_and_what_they_cover() {
     }
     let shown = lines(&drawn(&mut state, 80, 6, false));
     assert_eq!(shown[1..3], ["Log of Pod web/db-0: 1 lines; no logs here", "started"]);
+}
+
+/// Returns the least time that a change and a picture took, with this many rows.
+fn cost_of_a_picture(rows: usize) -> Duration {
+    let mut state = State::new(kinds(Some("web")), None);
+    state.open(1);
+    let columns = json!([{ "name": "Name" }, { "name": "Ready" }, { "name": "Status" }]);
+    state.kinds.pane(1).expect("open").columns.set(columns);
+    let row =
+        |at: usize, status: &str| Arc::new(Row::of_cells("web", &[&format!("web-{at:06}"), "1/1", status]));
+    for at in 0..rows {
+        let object = row(at, "Running");
+        state.apply(Event::Change(1, Change::Added { object, initial: true }), now().instant);
+    }
+    report(&mut state, HealthState::Synced);
+    // Sorted by a column and filtered, and in the middle of the rows.
+    press(&mut state, &[Key::Char('s'), Key::Char('/'), Key::Char('w'), Key::Enter, Key::PageDown]);
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a buffer");
+    let mut picture = |at: usize| {
+        let begin = Instant::now();
+        let change = Change::Updated { old: row(at, "Running"), new: row(at, "Failed") };
+        state.apply(Event::Change(1, change), begin);
+        state.refresh(begin);
+        let time = Now { instant: begin, time: Timestamp::UNIX_EPOCH };
+        let (page, rows) = page_sizes(ratatui::layout::Rect::new(0, 0, 80, 24), &state, time);
+        state.apply(Event::Resize { page, rows }, begin);
+        let drawn = terminal.draw(|frame| draw(frame, &mut state, Theme { coloured: true }, time));
+        drawn.expect("a buffer never fails");
+        begin.elapsed()
+    };
+    // The least of many: other programs may use the processor for some of them.
+    (0..50).map(|at| picture(at * rows / 50)).min().unwrap_or_default()
+}
+
+/// The view is drawn five times a second, with the changes since. The figures are those of a debug
+/// build; the test is about their ratio, which was 100 when all rows were filtered for each change.
+#[test]
+#[expect(clippy::print_stdout, reason = "the figures are for people who run it with --nocapture")]
+fn a_picture_of_a_hundred_thousand_rows_costs_about_as_much_as_one_of_a_thousand() {
+    let (few, many) = (cost_of_a_picture(1_000), cost_of_a_picture(100_000));
+    println!("a change and a picture: {few:?} with 1,000 rows, {many:?} with 100,000 rows");
+    assert!(many < few * 10, "{few:?} with 1,000 rows, {many:?} with 100,000 rows");
+}
+
+#[test]
+fn what_is_cut_at_a_side_is_marked() {
+    let mut state = view();
+    let shown = lines(&drawn(&mut state, 20, 10, false));
+    assert_eq!(shown[3..6], [" NAME    READY   ST…", " db-0    1/1     Ru…", "+web-1   1/1     Ru…"]);
+    assert_eq!(shown[9], "q quit  ? help");
+    press(&mut state, &[Key::Right]);
+    let shown = lines(&drawn(&mut state, 20, 10, false));
+    assert_eq!(
+        shown[3..6],
+        ["…READY   STATUS", " 1/1     Running\u{fffd}[2J", "+1/1     Running\u{fffd}[2J"]
+    );
 }
