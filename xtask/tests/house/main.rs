@@ -1,6 +1,6 @@
 //! The rules of this repository, checked on the sources themselves: layers, dependencies, headers,
 //! names, examples, clocks, reproducible seeds, ledgers, rule ids, prose, metrics, metadata for
-//! publication, the book.
+//! publication, features, the book.
 //!
 //! They run with `cargo test --workspace`. Each rule is in its own file, with small fixtures of
 //! what it accepts and rejects.
@@ -16,6 +16,7 @@ mod rules;
 mod prose;
 mod metrics;
 mod publishing;
+mod feature_table;
 mod book;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -188,6 +189,15 @@ fn every_published_crate_has_what_a_registry_and_its_readers_need() {
     let document = std::fs::read_to_string(root.join("CONTRIBUTING.md")).expect("the document is there");
     violations.extend(publishing::order_violations(&published, &document));
     assert_none(&violations);
+}
+
+#[test]
+fn the_book_lists_every_feature_of_the_facade() {
+    let metadata = metadata();
+    let facade = list(&metadata, "packages").iter().find(|it| text(it, "name") == "dogwatch");
+    let chapter = root().join("docs/book/src/support.md");
+    let chapter = std::fs::read_to_string(chapter).expect("the chapter is there");
+    assert_none(&feature_table::violations(facade.expect("there is a facade"), &chapter));
 }
 
 #[test]
