@@ -95,7 +95,7 @@ impl Comparison {
             self.deletions
         );
         let expired = format!(
-            "Not counted as lost: {} that expired in act 3, which no client can receive.",
+            "Not counted: {} that expired in act 3, which no client can receive.",
             counted(self.expired, "event")
         );
         for line in [

@@ -100,7 +100,7 @@ fn stored(scene: &Scene) -> BTreeMap<String, u64> {
 
 /// Returns the pods of the namespace as the server stores them, without a request.
 fn pods_on_server(scene: &Scene) -> Vec<Pod> {
-    let objects = scene.server.objects_at("v1", "pods", scene.server.revision()).unwrap_or_default();
+    let objects = stored_objects(scene, "v1", "pods");
     let pods = objects.into_iter().filter_map(|it| serde_json::from_value::<Pod>(it).ok());
     pods.filter(|it| it.metadata.namespace.as_deref() == Some(NAMESPACE)).collect()
 }
@@ -142,9 +142,16 @@ fn own_pods(scene: &Scene) -> Vec<Pod> {
     pods
 }
 
+/// Returns the objects of a resource as the server stores them, without a request.
+fn stored_objects(scene: &Scene, api_version: &str, plural: &str) -> Vec<serde_json::Value> {
+    // The version can expire between the two calls, by a button of the page: then there is a newer one.
+    let newest = || scene.server.objects_at(api_version, plural, scene.server.revision());
+    std::iter::repeat_with(newest).take(10).flatten().next().unwrap_or_default()
+}
+
 /// Returns the Deployment's request as the server stores it, or `None` if it does not exist.
 fn wanted(scene: &Scene) -> Option<Wanted> {
-    let objects = scene.server.objects_at("apps/v1", "deployments", scene.server.revision())?;
+    let objects = stored_objects(scene, "apps/v1", "deployments");
     objects.iter().find_map(|it| {
         let (metadata, spec) = (&it["metadata"], &it["spec"]);
         let image = spec["template"]["spec"]["containers"][0]["image"].as_str()?;

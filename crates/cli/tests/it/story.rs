@@ -346,7 +346,6 @@ fn users_may_scale_the_deployment_and_press_every_button_in_each_act() {
     demo.read_until(OVER);
     let printed = demo.interrupt();
     assert!(!printed.contains("This act ends here"), "{printed}");
-    assert!(!printed.contains("were not compared"), "{printed}");
 }
 
 #[cfg(unix)]
