@@ -70,6 +70,9 @@ fn on_request(error: &Error) -> Option<&'static str> {
         Error::Config(ConfigError::NoCluster(_)) => Some(
             "name one with --kubeconfig FILE, --context NAME or --server URL; or start your own with `dogwatch serve`, or try `dogwatch demo`",
         ),
+        _ if error.transport() == Some(TransportErrorKind::Tls) && speaks_no_tls(error) => {
+            Some("the server does not speak TLS: use an address with http://")
+        }
         _ if error.transport() == Some(TransportErrorKind::Tls) => Some(
             "set the cluster's certificate authority in a kubeconfig, or skip verification with --insecure-skip-tls-verify",
         ),
@@ -85,6 +88,14 @@ fn on_request(error: &Error) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// Returns true if the server answered the TLS handshake with something else, as an HTTP server does.
+fn speaks_no_tls(error: &Error) -> bool {
+    let error: &dyn std::error::Error = error;
+    // The name of the variant of `rustls::Error`, which no type on the way keeps.
+    std::iter::successors(Some(error), |it| it.source())
+        .any(|it| it.to_string().contains("InvalidContentType"))
 }
 
 /// Returns the hint for an API server that did not start.

@@ -10,7 +10,7 @@ use crate::terminal;
 /// The verbosity of the log.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Verbosity {
-    /// Log more to stderr; repeat for more (-v, -vv, -vvv). `serve -v` logs every request.
+    /// Log more to stderr; repeat for more (-v, -vv, -vvv).
     #[arg(short = 'v', long = "verbose", action = clap::ArgAction::Count, global = true, display_order = 900)]
     level: u8,
 }

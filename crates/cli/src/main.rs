@@ -9,6 +9,7 @@ mod display_width;
 mod terminal;
 #[cfg(all(test, unix))]
 mod pseudo_terminal;
+mod program;
 mod new;
 mod failure;
 mod logging;
@@ -37,9 +38,11 @@ use tokio::runtime::Builder;
 
 use logging::Detail;
 
-/// Kubernetes informers, endpoints and an API server on the command line.
+const START: &str = "Start with `dogwatch demo`.";
+
+/// Watch, simulate and test Kubernetes from the command line.
 #[derive(Debug, Parser)]
-#[command(name = "dogwatch", version = version::short(), long_version = version::long(), max_term_width = 100)]
+#[command(name = "dogwatch", version = version::short(), long_version = version::long(), max_term_width = 100, after_help = START)]
 struct Arguments {
     #[command(flatten)]
     verbosity: logging::Verbosity,
@@ -117,6 +120,27 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    /// Lines that are not wrapped here would be wrapped by the terminal, each with a short rest. Commands
+    /// are indented, and stay lines that can be pasted.
+    #[test]
+    fn descriptions_fit_a_line_and_notes_are_wrapped_for_80_columns() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            let notes = [command.get_after_long_help(), command.get_after_help()]
+                .map(|it| it.map(ToString::to_string));
+            for line in notes.iter().flatten().flat_map(|it| it.lines()).filter(|it| !it.starts_with(' ')) {
+                assert!(line.chars().count() <= 84, "{path}: {line}");
+            }
+            command.get_subcommands().for_each(|it| check(it, &path));
+        }
+        let command = Arguments::command();
+        check(&command, "");
+        for command in command.get_subcommands() {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(about.len() <= 66, "{}: {about:?}", command.get_name());
+        }
     }
 
     #[test]

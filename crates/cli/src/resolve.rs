@@ -20,14 +20,18 @@ use crate::sanitize::without_controls;
 use crate::{failure, signals};
 
 const EXAMPLES: &str = "\
-Targets have the syntax of kuberesolver:
+Targets name a Service, as for github.com/sercand/kuberesolver in Go:
   kubernetes:///service:port              in the namespace of the kubeconfig or the pod
   kubernetes:///service.namespace:port
   kubernetes://namespace/service:port
-The port is a name or a number; without one, the first port of the Service is used. A number is a port of the Service,
-which is mapped to the port of its pods; with ?port=pod, or without permission to read Services, it is a port of the pods.
+The port is a name or a number; without one, the first port of the Service is used.
+A number is a port of the Service, which is mapped to the port of its pods; with
+?port=pod, or without permission to read Services, it is a port of the pods.
+Channels take dns:///host:port, static:///address:port and address:port too, for
+which there is nothing to resolve in a cluster.
 
-Exits with 0 if there is an endpoint to call, and with 1 and the reason on stderr if there is none.";
+Exits with 0 if there is an endpoint to call, and with 1 and the reason on stderr if
+there is none.";
 
 /// The time to wait for a server that neither responds nor rejects the request.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,11 +39,11 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The interval at which the health of the watch is checked.
 const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Resolve the endpoints of a gRPC target, and optionally follow their changes.
+/// Print the endpoints of a Service as a gRPC client sees them.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The target to resolve, for example kubernetes:///web.shop:grpc
+    /// The Service to resolve, for example kubernetes:///web.shop:grpc
     #[arg(value_name = "TARGET", value_parser = target)]
     target: Target,
     /// Keep running and print each change, until Ctrl-C or SIGTERM.
@@ -58,8 +62,28 @@ pub(crate) struct Options {
     connection: Connection,
 }
 
-fn target(text: &str) -> Result<Target, TargetProblem> {
-    text.parse::<Target>().map_err(|error| error.problem().clone())
+/// An argument that names no Service.
+#[derive(Debug, thiserror::Error)]
+enum BadTarget {
+    /// A target that a channel connects to without an API server.
+    #[error(
+        "it names no Service: channels connect to such a target without a cluster; name a Service, as in kubernetes:///web.shop:grpc"
+    )]
+    NotInCluster,
+    #[error(transparent)]
+    Target(TargetProblem),
+}
+
+fn target(text: &str) -> Result<Target, BadTarget> {
+    let has_scheme =
+        |it: &str| text.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case(it));
+    if ["dns", "static"].into_iter().any(has_scheme) {
+        return Err(BadTarget::NotInCluster);
+    }
+    text.parse::<Target>().map_err(|error| match error.problem() {
+        TargetProblem::NotAService(_) => BadTarget::NotInCluster,
+        problem => BadTarget::Target(problem.clone()),
+    })
 }
 
 /// An error for a target without an endpoint to call.
@@ -296,6 +320,22 @@ mod tests {
                 .starts_with("! kubernetes://shop/web:80 has no endpoint to call: it has no endpoints; ")
         );
         assert_eq!(change_lines(&none, &none, &target), [""; 0]);
+    }
+
+    #[test]
+    fn targets_outside_of_a_cluster_are_rejected_with_the_form_that_is_accepted() {
+        for text in
+            ["dns:///localhost:80", "DNS:web:80", "static:///10.0.0.1:1", "localhost:80", "10.0.0.1:80"]
+        {
+            let error = target(text).expect_err(text).to_string();
+            assert!(
+                error.contains("names no Service") && error.contains("kubernetes:///"),
+                "{text}: {error}"
+            );
+        }
+        assert!(target("dns:80").is_err(), "a Service called dns needs its scheme");
+        assert_eq!(target("kubernetes:///dns:80").expect("a Service").service(), "dns");
+        assert!(matches!(target("xds:///web"), Err(BadTarget::Target(_))));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use dogwatch::{Client, Manager};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt().init();
     let client = Client::from_env().await?;
     website::install(&client).await?;
     let manager = Manager::new(client.clone());

@@ -1,6 +1,6 @@
 //! The rules of this repository, checked on the sources themselves: layers, dependencies, headers,
 //! names, examples, clocks, reproducible seeds, ledgers, rule ids, prose, metrics, metadata for
-//! publication, public items, the book.
+//! publication, public items, features, the book.
 //!
 //! They run with `cargo test --workspace`. Each rule is in its own file, with small fixtures of
 //! what it accepts and rejects.
@@ -17,6 +17,7 @@ mod prose;
 mod metrics;
 mod publishing;
 mod public_items;
+mod feature_table;
 mod book;
 mod book_structure;
 
@@ -226,6 +227,15 @@ fn no_public_item_of_the_record_is_gone() {
         }
     }
     assert_none(&violations);
+}
+
+#[test]
+fn the_book_lists_every_feature_of_the_facade() {
+    let metadata = metadata();
+    let facade = list(&metadata, "packages").iter().find(|it| text(it, "name") == "dogwatch");
+    let chapter = root().join("docs/book/src/support.md");
+    let chapter = std::fs::read_to_string(chapter).expect("the chapter is there");
+    assert_none(&feature_table::violations(facade.expect("there is a facade"), &chapter));
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod sync;
 
 use std::process::ExitCode;
 
-/// Measure the cost of an informer.
+/// Measure the cost of an informer on a server.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]

@@ -5,11 +5,13 @@
 //!                                                             └── outcomes ──► Summary, Comparison
 //! ```
 //!
-//! An act changes the cluster, waits for what follows and prints what it measured. Nothing that is
+//! An act changes the cluster, waits for what follows and prints what it measured. A user may change it
+//! too: an act that cannot finish says why, and the next one is played. Nothing that is
 //! printed as a fact is written down in advance. With a connection flag, the command prints the API
 //! of that server instead, and changes nothing there.
 
 mod survey_table;
+mod wrapping;
 mod stage;
 mod waiting;
 mod connect;
@@ -42,12 +44,14 @@ use tokio::time::Instant;
 
 use crate::connection::Connection;
 use crate::printer::Printer;
+use crate::sanitize::without_controls;
 use crate::{signals, survey};
 use acts::ACTS;
 use comparison::Comparison;
 use scene::Scene;
 use stage::{Ink, Look, Stage, took};
 use summary::Summary;
+use wrapping::wrapped;
 
 /// The time for a reader to take the remaining output after a shutdown signal.
 const SUMMARY_GRACE: Duration = Duration::from_secs(2);
@@ -55,7 +59,7 @@ const SUMMARY_GRACE: Duration = Duration::from_secs(2);
 /// history has expired.
 const COMPARABLE_AFTER: usize = 3;
 
-/// Run a cluster in this process and show in six acts how its clients survive failures.
+/// Show in six acts how clients survive failures, on a cluster of its own.
 ///
 /// It needs no cluster: it starts an API server with simulated nodes. In each act it makes something
 /// happen and prints what it then measured: an informer lists and watches; its connection is cut;
@@ -68,6 +72,9 @@ const COMPARABLE_AFTER: usize = 3;
 ///
 /// kubectl --server URL get pods --all-namespaces --watch
 ///
+/// and change what you like. An act that cannot finish because of that says so, and the story goes
+/// on.
+///
 /// Output: a line that begins with "ACT" opens an act. After the time, "> " marks what the demo
 /// does; other lines are what it measured. On a pipe or file the text is the same, one fact per
 /// line, without colours and without pauses for reading. NO_COLOR and TERM=dumb turn colours off.
@@ -78,14 +85,17 @@ const COMPARABLE_AFTER: usize = 3;
 pub(crate) struct Options {
     /// Stop after this many seconds, with a summary of what happened. By default it runs until
     /// Ctrl-C.
-    #[arg(long, value_name = "N", conflicts_with = "connection")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "connection")]
     seconds: Option<u64>,
     /// Print only the headlines, the summary and the closing table.
     #[arg(short, long, conflicts_with = "connection")]
     quiet: bool,
-    /// Listen on this port of 127.0.0.1. By default on a free one.
+    /// The port of the API server, on 127.0.0.1. By default a free one.
     #[arg(long, value_name = "P", conflicts_with = "connection")]
     port: Option<u16>,
+    /// The port of the live page, on 127.0.0.1. By default a free one.
+    #[arg(long, value_name = "P", conflicts_with = "connection")]
+    page_port: Option<u16>,
     /// With a connection flag: count only the objects of this namespace.
     #[arg(short, long, value_name = "NAME", requires = "connection")]
     namespace: Option<String>,
@@ -113,7 +123,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let mut ended = pin!(signals::shutdown().context("cannot listen for signals")?.fuse());
     let began = Instant::now();
     let (stage, mut lines) = Stage::new(Look::of_stdout(options.quiet), began);
-    let scene = Scene::start(options.port).await?;
+    let scene = Scene::start(options.port, options.page_port).await?;
     let mut printer = Printer::start().context("cannot start a thread to print")?;
     let mut story = Story { scene, stage, summary: Summary::default(), is_closed: false };
     let time_is_up = async {
@@ -141,12 +151,15 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 impl Story {
-    /// Plays all acts, and then follows the cluster. Returns only on an error.
+    /// Plays all acts, and then follows the cluster. Returns only on an error, which no act causes.
     async fn play(&mut self) -> anyhow::Result<()> {
         self.introduce().await?;
         for index in 0..ACTS.len() {
             self.summary.begin_act();
-            let outcome = acts::play(index, &mut self.scene, &self.stage).await?;
+            let outcome = match acts::play(index, &mut self.scene, &self.stage).await {
+                Ok(outcome) => outcome,
+                Err(error) => self.give_up(&error).await,
+            };
             self.summary.end_act(outcome);
         }
         let closing = self.closing(false).await;
@@ -161,6 +174,16 @@ impl Story {
         }
     }
 
+    /// Prints the reason for which an act could not finish: after a change by a user, the state that it
+    /// waits for may never come. Returns the outcome of the act.
+    async fn give_up(&self, error: &anyhow::Error) -> String {
+        let reason = without_controls(&format!("{error:#}"));
+        let text =
+            format!("This act ends here: {reason}. Was the cluster changed meanwhile? The story goes on.");
+        self.stage.print(format!("{}\n", wrapped(&text, self.stage.look().width, 0))).await;
+        format!("not finished: {reason}")
+    }
+
     async fn introduce(&self) -> anyhow::Result<()> {
         let look = self.stage.look();
         if look.quiet {
@@ -168,14 +191,14 @@ impl Story {
         }
         let ready_after = took(self.stage.elapsed());
         let survey = survey::take(&self.scene.client, None).await?;
-        let text = format!(
-            "API server {} (Kubernetes {}) is ready after {ready_after}. {}",
+        let ready = format!(
+            "API server {} (Kubernetes {}) is ready after {ready_after}.",
             self.scene.server.url(),
             survey.version,
-            self.addresses()
         );
         let explained = "\"> \" marks what the demo does. The lines after it are what it then measured.";
-        self.stage.print(text).await;
+        let ready = wrapped(&ready, look.width, 0);
+        self.stage.print(format!("{ready} {}", self.addresses())).await;
         self.stage.print(format!("{}\n", look.paint(Ink::Faint, explained))).await;
         Ok(())
     }
@@ -184,11 +207,12 @@ impl Story {
     fn addresses(&self) -> String {
         let url = self.scene.server.url();
         format!(
-            "Look around:\n  {} in a browser: the live page of this demo\n  \
-             kubectl --server {url} get pods --all-namespaces --watch\n  \
-             kubectl --server {url} scale deployment web --namespace demo --replicas 4\n  \
-             dogwatch ui --server {url} pods --all-namespaces\n",
-            self.scene.page.url()
+            "Look around, and change what you like:\n  {} in a browser: the live page of this demo\n  \
+             kubectl --server {url} get pods -A --watch\n  \
+             kubectl --server {url} scale deployment web -n demo --replicas 4\n  \
+             {program} ui --server {url} pods -A\n",
+            self.scene.page.url(),
+            program = crate::program::command(),
         )
     }
 

@@ -22,14 +22,15 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Serves a page of these informers on a free port of the loopback.
+    /// Serves a page of these informers on a port of the loopback, by default on a free one.
     ///
     /// # Errors
-    /// Returns an error if no port is free.
+    /// Returns an error if the port is taken.
     pub(super) async fn serve(
         server: &Arc<ApiServer>,
         informers: &InformerFactory,
         pods: &SharedInformer<Pod>,
+        port: Option<u16>,
     ) -> anyhow::Result<Self> {
         let diagnostics = Diagnostics::new().program("demo");
         diagnostics.add_informer(pods);
@@ -57,7 +58,7 @@ impl Page {
                 anyhow::Ok(())
             }
         });
-        let served = diagnostics.serve((Ipv4Addr::LOCALHOST, 0)).await?;
+        let served = diagnostics.serve((Ipv4Addr::LOCALHOST, port.unwrap_or_default())).await?;
         Ok(Self { diagnostics, kill, served })
     }
 

@@ -14,7 +14,7 @@ use dogwatch::api::{DeleteParams, PatchParams};
 use dogwatch::informer::{Change, Changes};
 use dogwatch::k8s_openapi::api::core::v1::{Pod, Service};
 use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
-use dogwatch::{Api, Client};
+use dogwatch::{Api, Client, Error};
 use futures_util::{FutureExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -131,7 +131,7 @@ impl PodServers {
         for name in self.running.keys().cloned().collect::<Vec<_>>() {
             self.end(&name).await?;
         }
-        self.services.delete(SERVICE, &DeleteParams::default()).await?;
+        deleted(self.services.delete(SERVICE, &DeleteParams::default()).await)?;
         while let Some(ended) = self.ending.join_next().await {
             ended??;
         }
@@ -162,17 +162,29 @@ impl PodServers {
     /// Deletes the slice of a pod whose server was killed, instead of starting the server again.
     async fn forget_killed(&mut self, pod: &str) -> anyhow::Result<()> {
         if self.killed.take_if(|it| it.0 == pod).is_some() {
-            self.slices.delete(pod, &DeleteParams::default()).await?;
+            self.delete_slice(pod).await?;
         }
         Ok(())
+    }
+
+    async fn delete_slice(&self, pod: &str) -> Result<(), Error> {
+        deleted(self.slices.delete(pod, &DeleteParams::default()).await)
     }
 
     async fn end(&mut self, pod: &str) -> anyhow::Result<()> {
         self.forget_killed(pod).await?;
         let Some(server) = self.running.remove(pod) else { return Ok(()) };
-        self.slices.delete(pod, &DeleteParams::default()).await?;
+        self.delete_slice(pod).await?;
         self.ending.spawn(server.backend.end());
         Ok(())
+    }
+}
+
+/// Accepts a deletion of an object that a user has deleted before.
+fn deleted<T>(outcome: Result<T, Error>) -> Result<(), Error> {
+    match outcome {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
     }
 }
 

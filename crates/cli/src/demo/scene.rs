@@ -8,7 +8,7 @@
 //!    └─► reference client, in process   sees every event: no fault applies to it
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use super::connect::{FIELD_MANAGER, NAMESPACE, connect};
 use super::ingress_replica::IngressReplica;
 use super::naive_client::{AtTheEnd, NaiveClient};
 use super::page::Page;
-use super::tap::Tap;
+use super::tap::{PodEvent, Tap};
 use super::tapped_pods::TappedPods;
 use crate::advice::PortTaken;
 use crate::simulation;
@@ -55,6 +55,8 @@ pub(super) struct Scene {
     pub(super) watch_again: NaiveClient,
     /// The events that the server sent to a client without interruptions.
     pub(super) reference: NaiveClient,
+    /// The events that expired while no client was connected, so that none could receive them.
+    pub(super) expired: BTreeSet<PodEvent>,
     /// The ingress managers, once they are started.
     pub(super) replicas: Vec<IngressReplica>,
     recording: Registration,
@@ -79,8 +81,8 @@ impl Scene {
     /// Starts the cluster. The informer of the pods is not started.
     ///
     /// # Errors
-    /// Returns an error if the port is taken, or if the server does not respond.
-    pub(super) async fn start(port: Option<u16>) -> anyhow::Result<Self> {
+    /// Returns an error if a port is taken, or if the server does not respond.
+    pub(super) async fn start(port: Option<u16>, page_port: Option<u16>) -> anyhow::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or_default()));
         let mut builder = ApiServer::builder().bind(address);
         if port.is_none() {
@@ -110,7 +112,7 @@ impl Scene {
         let options = HandlerOptions::default().name("deletions").overflow(Overflow::Grow);
         let recording = pods.add_handler_with(deletions.clone(), options)?;
         let informers = InformerFactory::new(client.clone()).namespace(NAMESPACE);
-        let page = Page::serve(&server, &informers, &pods).await?;
+        let page = Page::serve(&server, &informers, &pods, page_port).await?;
         Ok(Self {
             server,
             page,
@@ -122,6 +124,7 @@ impl Scene {
             watch_once,
             watch_again,
             reference,
+            expired: BTreeSet::new(),
             replicas: Vec::new(),
             recording,
             manager,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::wrapping::wrapped;
 use crate::terminal;
 
 /// The number of lines that may wait to be printed; then the story waits too.
@@ -20,6 +21,8 @@ const READING_TIME: Duration = Duration::from_millis(250);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Look {
     pub(super) colour: bool,
+    /// The width at which lines are broken at words; `None` for a pipe or a file.
+    pub(super) width: Option<usize>,
     /// Pauses after each line.
     pub(super) pauses: bool,
     /// Prints only headlines and tables.
@@ -47,7 +50,13 @@ impl Look {
     /// Returns the settings that suit stdout.
     pub(super) fn of_stdout(quiet: bool) -> Self {
         let is_terminal = io::stdout().is_terminal();
-        Self { colour: is_terminal && terminal::allows_colour(), pauses: is_terminal && !quiet, quiet }
+        let width = || crossterm::terminal::size().map_or(80, |it| usize::from(it.0)).clamp(40, 100);
+        Self {
+            colour: is_terminal && terminal::allows_colour(),
+            width: is_terminal.then(width),
+            pauses: is_terminal && !quiet,
+            quiet,
+        }
     }
 
     /// Returns the text in its colour.
@@ -84,7 +93,7 @@ impl Stage {
         let title = self.look.paint(Ink::Headline, &format!("ACT {number}: {title}"));
         self.print(format!("{gap}{title}\n")).await;
         if !self.look.quiet {
-            self.print(format!("{}\n", self.look.paint(Ink::Faint, about))).await;
+            self.print(format!("{}\n", wrapped(about, self.look.width, 0))).await;
             self.pause().await;
         }
     }
@@ -110,8 +119,9 @@ impl Stage {
             return;
         }
         let time = format!("{:5.1}s", self.elapsed().as_secs_f64());
-        let (time, text) =
-            (self.look.paint(Ink::Faint, &time), self.look.paint(ink, &format!("{mark}{text}")));
+        let indent = time.len() + 1 + mark.len();
+        let text = format!("{mark}{}", wrapped(text, self.look.width, indent));
+        let (time, text) = (self.look.paint(Ink::Faint, &time), self.look.paint(ink, &text));
         self.print(format!("{time} {text}\n")).await;
         self.pause().await;
     }
@@ -192,6 +202,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn lines_are_broken_at_words_on_a_narrow_terminal() {
+        let narrow = Look { width: Some(20), ..Look::default() };
+        let lines = printed(narrow).await;
+        assert_eq!(
+            lines[2..4],
+            ["  1.5s > A pod is\n         created.\n", "  1.5s   It is\n         ready.\n"]
+        );
+        assert!(lines.iter().flat_map(|it| it.lines()).all(|it| it.len() <= 20), "{lines:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_quiet_stage_prints_headlines_and_tables() {
         let quiet = Look { quiet: true, ..Look::default() };
         assert_eq!(printed(quiet).await, ["ACT 1: Title\n", "table\n"]);
@@ -199,7 +220,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn colours_and_pauses_change_no_text() {
-        let look = Look { colour: true, pauses: true, quiet: false };
+        let look = Look { colour: true, width: Some(80), pauses: true, quiet: false };
         let lines = printed(look).await;
         assert_eq!(lines[0], "\n\x1b[1;36mACT 1: Title\x1b[0m\n");
         assert!(

@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use super::acts::ACTS;
 use super::stage::{Ink, Look};
+use super::wrapping::wrapped;
+
+/// The column in which the outcomes begin.
+const OUTCOME: usize = 31;
 
 /// The outcomes of the acts so far.
 #[derive(Debug, Default)]
@@ -42,6 +46,7 @@ impl Summary {
                 None if self.is_playing && index == self.outcomes.len() => "interrupted",
                 None => "not reached",
             };
+            let outcome = wrapped(outcome, look.width, OUTCOME);
             // Writing to a string cannot fail.
             let _ = writeln!(text, "  {} {title:26} {outcome}", index + 1);
         }
@@ -65,5 +70,7 @@ mod tests {
         assert_eq!(lines[1], "  1 List, then watch           3 pods");
         assert_eq!(lines[2], "  2 The connection is cut      interrupted");
         assert_eq!(lines[6], "  6 A handler is slow          not reached");
+        let narrow = summary.text(Look { width: Some(38), ..Look::default() }, Duration::ZERO);
+        assert!(narrow.contains("slow          not\n                               reached\n"), "{narrow}");
     }
 }

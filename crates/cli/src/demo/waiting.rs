@@ -1,12 +1,12 @@
-//! Waiting with a limit. A wait that takes too long is an error that says what it was for, so that a
-//! story on an overloaded machine ends with a reason and not in silence.
+//! Waiting with a limit. A wait that takes too long is an error that says what it was for: a user who
+//! changes the cluster meanwhile can prevent what an act waits for, and the story goes on without it.
 
 use std::time::Duration;
 
 use anyhow::Context as _;
 
 /// The limit of each wait: much longer than anything takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(30);
 /// The interval at which a condition is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -56,6 +56,6 @@ mod tests {
         });
         third.await.expect("the condition holds");
         let never = until("a pod is ready", || false).await.expect_err("the condition never holds");
-        assert_eq!(never.to_string(), "a pod is ready: not within 60 s");
+        assert_eq!(never.to_string(), "a pod is ready: not within 30 s");
     }
 }

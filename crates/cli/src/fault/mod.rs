@@ -23,9 +23,12 @@ use admin::FaultApi;
 use rule::{RuleFlags, ScopeFlags};
 
 const EXAMPLES: &str = "\
-Start a server that accepts faults, and point the commands at it, with --server or a kubeconfig:
-  dogwatch serve --admin --simulate --bind 127.0.0.1:8080
-  dogwatch watch pods --server http://127.0.0.1:8080
+Start a server that accepts faults:
+  dogwatch serve --admin --kubeconfig-out dogwatch.kubeconfig
+and point your program and these commands at it, in other terminals:
+  export KUBECONFIG=$PWD/dogwatch.kubeconfig
+With --simulate, rules apply to the simulated nodes and controllers too, and --times
+counts their requests: limit a rule with --user to the user of your program.
 
 Does my controller back off when the server is busy?
   dogwatch fault add --verb list --resource pods --times 3 --refuse 429 --retry-after 2
@@ -43,10 +46,12 @@ What was injected, and how to stop it:
   dogwatch fault remove 1
   dogwatch fault remove --all
 
-No fault makes the server lie: a refused request was not carried out, and no event of an open watch is lost or repeated.";
+Faults never corrupt data: a refused request was not carried out, and no event of an
+open watch is lost or repeated.";
 
 const ADD_EXAMPLES: &str = "\
-A rule has faults of requests or faults of watches; without any, it only counts what it matches.
+A rule has faults of requests or faults of watches; without any, it only counts what
+it matches.
 
 Examples:
   dogwatch fault add --verb list --resource pods --times 3 --refuse 429 --retry-after 2
@@ -54,10 +59,11 @@ Examples:
   dogwatch fault add --verb create --times 1 --reset after
   dogwatch fault add --verb watch --resource pods --cut-after 10";
 
-/// Inject faults into a running `dogwatch serve --admin`: errors, delays, cut connections.
+/// Make a running `dogwatch serve --admin` fail on purpose.
 ///
-/// A rule selects requests or watches, and what happens to them; it stays until it is removed. The other
-/// commands act once, on the watches that are open.
+/// It injects errors, delays and cut connections. A rule selects requests or watches, and what
+/// happens to them; it stays until it is removed. The other commands act once, on the watches that
+/// are open.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {

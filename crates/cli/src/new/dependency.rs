@@ -1,20 +1,22 @@
-//! The dependency on dogwatch in the manifest of a new operator: a release, a checkout, or a git
-//! repository.
+//! The dependency on dogwatch in the manifest of a new operator: a checkout, or a git repository.
+//!
+//! Never a version: dogwatch is on no registry, and a package of that name there would be another's.
 
 use std::path::Path;
 
 use super::error::NewError;
 
-/// Returns the entry of the manifest, without braces and features, for example `version = "0.1"`.
+/// Returns the entry of the manifest, without braces and features, for example `git = "…"`.
 ///
 /// A path is one of a checkout of this repository, or of the crate in it. The entry has the absolute
 /// path, since cargo would read a relative one from the folder of the operator.
 ///
 /// # Errors
-/// Returns an error if there is no such crate, or if the value is no URL that cargo reads.
+/// Returns an error without a value, if there is no such crate, or if the value is no URL that cargo
+/// reads.
 pub(crate) fn entry(source: Option<&str>) -> Result<String, NewError> {
     let Some(value) = source else {
-        return Ok(format!("version = {}", quoted(release(env!("CARGO_PKG_VERSION")))));
+        return Err(NewError::NoSource);
     };
     let reject = |reason| NewError::Source { value: value.to_owned(), reason };
     if let Some((scheme, rest)) = value.split_once("://") {
@@ -30,11 +32,6 @@ pub(crate) fn entry(source: Option<&str>) -> Result<String, NewError> {
         .ok_or_else(|| reject("it is neither a checkout of the repository nor a URL"))?;
     let path = found.to_str().ok_or_else(|| reject("its path is not UTF-8"))?;
     Ok(format!("path = {}", quoted(path)))
-}
-
-/// Returns the requirement for releases that are compatible with a version: `0.1` for `0.1.3`.
-fn release(version: &str) -> &str {
-    version.rsplit_once('.').map_or(version, |(release, _)| release)
 }
 
 /// Returns true for a folder with the crate `dogwatch`.
@@ -53,10 +50,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_is_the_release_of_this_command() {
-        assert_eq!((release("0.1.3"), release("1.2.0-rc")), ("0.1", "1.2"));
-        let entry = entry(None).unwrap();
-        assert_eq!(entry, format!("version = \"{}\"", release(env!("CARGO_PKG_VERSION"))));
+    fn no_name_on_a_registry_is_assumed() {
+        assert!(matches!(entry(None), Err(NewError::NoSource)));
     }
 
     #[test]

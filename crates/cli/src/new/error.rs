@@ -17,6 +17,12 @@ pub(crate) enum NewError {
     /// The folder for the project is in use.
     #[error("{} exists and is not an empty folder", .path.display())]
     Occupied { path: PathBuf },
+    /// There is no release to depend on.
+    #[error("dogwatch is on no registry yet, so the operator needs a checkout or a git URL of it")]
+    NoSource,
+    /// The plural of the kind.
+    #[error("{plural:?} is not a plural name: {reason}")]
+    Plural { plural: String, reason: &'static str },
     /// The source of dogwatch is neither a checkout nor a URL.
     #[error("there is no dogwatch in {value:?}: {reason}")]
     Source { value: String, reason: &'static str },
@@ -30,6 +36,8 @@ impl NewError {
             Self::Kind { .. } => "choose one with --kind, in the form of Website or WebSite",
             Self::Group { .. } => "use a domain of yours, as in --group example.com",
             Self::Occupied { .. } => "choose another folder with --path, or remove this one first",
+            Self::NoSource => "name it with --dogwatch, as in --dogwatch ../dogwatch",
+            Self::Plural { .. } => "use up to 63 lower-case letters and digits, as in --plural websites",
             Self::Source { .. } => "name a checkout, or a git URL such as https://example.com/dogwatch.git",
         }
     }

@@ -25,20 +25,20 @@ use template::{File, RUST_ROOTS};
 const EXAMPLES: &str = "\
 Examples:
   An operator for the kind Website of the group example.com, in ./website-operator:
-    dogwatch new website-operator
+    dogwatch new website-operator --dogwatch ../dogwatch
 
   With another group and kind, in another folder:
-    dogwatch new shop --group shop.example.com --kind WebShop --path ../shop
+    dogwatch new shop --group shop.example.com --kind WebShop \\
+      --path ../shop --dogwatch ../dogwatch
 
-  On a checkout of dogwatch, or on its git repository, instead of a release:
-    dogwatch new website-operator --dogwatch ../dogwatch
+  On a git repository of dogwatch instead of a checkout:
     dogwatch new website-operator --dogwatch https://example.com/dogwatch.git
 
-Until there is a release on crates.io, the project builds only with --dogwatch.";
+A checkout is named in Cargo.toml by its absolute path: commit a git URL instead.";
 
-/// Write the project of a small operator: a custom resource, its controller, a test, manifests.
+/// Write the project of a small operator, with a test and manifests.
 ///
-/// Each object of the kind gets a Deployment that it owns, with a status, Events and a clean-up by a
+/// The operator has a custom resource and a controller. Each object of the kind gets a Deployment that it owns, with a status, Events and a clean-up by a
 /// finalizer. The test runs the operator on an API server in its own process, with the permissions of
 /// the manifests.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,10 @@ pub(crate) struct Options {
     /// The kind of the custom resource. Defaults to the name without -operator: Website.
     #[arg(long)]
     kind: Option<String>,
-    /// The dogwatch to depend on: a checkout, or a git URL. Defaults to the release of this command.
+    /// The plural name of the resource. By default that of a regular English noun: websites.
+    #[arg(long)]
+    plural: Option<String>,
+    /// The dogwatch to depend on: a checkout, or a git URL. Required until there is a release.
     #[arg(long, value_name = "PATH-OR-GIT")]
     dogwatch: Option<String>,
 }
@@ -66,6 +69,10 @@ pub(crate) struct Options {
 /// If an argument is invalid, or a file cannot be written. Nothing is written in the first case.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let names = Names::new(&options.name, options.kind.as_deref(), &options.group)?;
+    let names = match &options.plural {
+        Some(plural) => names.with_plural(plural)?,
+        None => names,
+    };
     let dogwatch = dependency::entry(options.dogwatch.as_deref())?;
     let folder = options.path.clone().unwrap_or_else(|| PathBuf::from(&options.name));
     if !is_free(&folder) {
@@ -76,10 +83,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     format_sources(&folder);
     let mut out = io::stdout().lock();
     out.write_all(summary(&names, &folder, &files).as_bytes())?;
-    if options.dogwatch.is_none() {
+    if dogwatch.starts_with("path") {
         writeln!(
             out,
-            "It depends on a release of dogwatch; --dogwatch names a checkout or a git URL instead."
+            "Cargo.toml has the path of the checkout: replace it before others build the operator."
         )?;
     }
     out.flush()?;
@@ -149,7 +156,7 @@ mod tests {
     #[test]
     fn the_summary_names_every_file_and_the_next_step() {
         let names = Names::new("buoy-operator", None, "sea.example").unwrap();
-        let files = template::files(&names, "version = \"0.1\"");
+        let files = template::files(&names, "git = \"https://example.com/dogwatch.git\"");
         let summary = summary(&names, Path::new("b"), &files);
         assert!(
             summary.starts_with("wrote buoy-operator, an operator for Buoy (buoys.sea.example), to b:\n")

@@ -20,6 +20,9 @@ const RUST_WORDS: &str = "\
     mod move mut override priv proc-macro pub ref return self static std struct super test trait \
     true try type typeof unsafe unsized use virtual where while yield";
 
+/// Words that do not name the objects of an operator, as in `my-operator`.
+const NO_NOUNS: &str = "a an first hello my new our simple the your";
+
 /// The dependencies of a new operator, whose names it cannot have.
 const DEPENDENCIES: &str = "\
     anyhow dogwatch metrics-exporter-prometheus schemars serde serde-json serde-saphyr tokio \
@@ -43,6 +46,8 @@ pub(crate) struct Names {
     pub(crate) kind: String,
     /// The API group, a domain.
     pub(crate) group: String,
+    /// The plural name of the resource.
+    plural: String,
 }
 
 impl Names {
@@ -58,7 +63,8 @@ impl Names {
         if let Some(reason) = wrong_with_kind(&kind) {
             return Err(NewError::Kind { kind, reason });
         }
-        let names = Self { name: name.to_owned(), kind, group: group.to_owned() };
+        let plural = plural_of(&kind.to_ascii_lowercase());
+        let names = Self { name: name.to_owned(), kind, group: group.to_owned(), plural };
         match names.wrong_with_group() {
             Some(reason) => Err(NewError::Group { group: names.group, reason }),
             None => Ok(names),
@@ -75,16 +81,32 @@ impl Names {
         self.kind.to_ascii_lowercase()
     }
 
-    /// Returns the plural name of the resource, by the rules for regular English nouns.
+    /// Replaces the plural name, for a noun that is not regular.
+    ///
+    /// # Errors
+    /// Returns an error if Kubernetes would not accept the name.
+    pub(crate) fn with_plural(self, plural: &str) -> Result<Self, NewError> {
+        let reject = |reason| NewError::Plural { plural: plural.to_owned(), reason };
+        let letters = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();
+        if !plural.starts_with(|it: char| it.is_ascii_lowercase()) || !plural.bytes().all(letters) {
+            return Err(reject("it has to be letters and digits in lower case, beginning with a letter"));
+        }
+        if plural.len() > MAX_LABEL {
+            return Err(reject("it is longer than 63 characters"));
+        }
+        if has(YAML_WORDS, plural) {
+            return Err(reject("YAML reads it as another value"));
+        }
+        let names = Self { plural: plural.to_owned(), ..self };
+        match names.wrong_with_group() {
+            Some(reason) => Err(NewError::Group { group: names.group, reason }),
+            None => Ok(names),
+        }
+    }
+
+    /// Returns the plural name of the resource.
     pub(crate) fn plural(&self) -> String {
-        let singular = self.singular();
-        if ["s", "x", "z", "ch", "sh"].iter().any(|it| singular.ends_with(it)) {
-            return format!("{singular}es");
-        }
-        match singular.strip_suffix('y') {
-            Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
-            _ => format!("{singular}s"),
-        }
+        self.plural.clone()
     }
 
     fn wrong_with_group(&self) -> Option<&'static str> {
@@ -138,11 +160,25 @@ fn wrong_with_kind(kind: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the kind for a name: `website-operator` is for `Website`.
+/// Returns the kind for a name: `website-operator` is for `Website`. A name that says nothing about its
+/// objects, such as `my-operator`, is for a `MyResource`.
 fn kind_of(name: &str) -> String {
     let subject = ["-operator", "-controller"].iter().find_map(|it| name.strip_suffix(it));
-    let words = subject.unwrap_or(name).split('-');
+    let subject = subject.unwrap_or(name);
+    let noun = has(NO_NOUNS, subject.rsplit('-').next().unwrap_or(subject)).then_some("resource");
+    let words = subject.split('-').chain(noun);
     words.map(|it| it[..1].to_ascii_uppercase() + &it[1..]).collect()
+}
+
+/// Returns the plural of a regular English noun.
+fn plural_of(singular: &str) -> String {
+    if ["s", "x", "z", "ch", "sh"].iter().any(|it| singular.ends_with(it)) {
+        return format!("{singular}es");
+    }
+    match singular.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
+        _ => format!("{singular}s"),
+    }
 }
 
 /// Returns true if a word is in a list, which is separated by blanks.
@@ -174,11 +210,28 @@ mod tests {
             ("web-2-proxy", "Web2Proxy", "web2proxies"),
             ("mailbox", "Mailbox", "mailboxes"),
             ("switch", "Switch", "switches"),
+            ("my-operator", "MyResource", "myresources"),
+            ("my-first-controller", "MyFirstResource", "myfirstresources"),
+            ("my-website-operator", "MyWebsite", "mywebsites"),
         ] {
             let names = Names::new(name, None, "example.com").unwrap();
             assert_eq!((names.kind.as_str(), names.plural().as_str()), (kind, plural), "{name}");
         }
         assert_eq!(Names::new("a-b-c", None, "example.com").unwrap().crate_name(), "a_b_c");
+    }
+
+    #[test]
+    fn the_plural_of_an_irregular_noun_can_be_given() {
+        let names = || Names::new("mouse-operator", None, "example.com").unwrap();
+        assert_eq!(names().with_plural("mice").unwrap().plural(), "mice");
+        let long = "a".repeat(64);
+        for plural in ["", "Mice", "mi-ce", "mi.ce", "2mice", "yes", &long] {
+            let rejected = names().with_plural(plural);
+            assert!(matches!(rejected, Err(NewError::Plural { .. })), "{plural}: {rejected:?}");
+        }
+        let long = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(50)].join(".");
+        let names = Names::new("mouse-operator", None, &long).unwrap();
+        assert!(matches!(names.with_plural("verylongmice"), Err(NewError::Group { .. })));
     }
 
     #[test]

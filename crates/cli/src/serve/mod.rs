@@ -21,15 +21,18 @@ use crate::{signals, simulation};
 use banner::{Banner, Simulated, not_enforced};
 
 const EXAMPLES: &str = "\
-All data is in memory and lost when the server exits. It prints one line to stdout, `ready URL`, when it is ready; Ctrl-C
-and SIGTERM stop it. On a terminal, stderr has a few lines about what to type next. With -v it logs every request there.
+All data is in memory and lost when the server exits. It prints one line to
+stdout, `ready URL`, when it is ready; Ctrl-C and SIGTERM stop it. On a terminal,
+stderr has a few lines about what to type next. With -v it logs every request there.
 
-Not enforced: CEL rules of custom resource definitions and admission policies are stored and not enforced. Admission
-webhooks, limit ranges and schemas are. Unless --authorization-mode is RBAC there is no authorization: every caller may do
+Enforced: schemas, admission webhooks, quotas and limit ranges.
+Not enforced: CEL rules of custom resource definitions, and admission policies.
+Unless --authorization-mode is RBAC there is no authorization: every caller may do
 everything, whatever roles and role bindings say.
 
-Without a token every caller is the administrator; the server then listens on this machine only, and rejects requests from
-web pages: a foreign Host or Origin gets 403. With --token, --token-file, DOGWATCH_TOKEN or --tls, requests without
+Without a token every caller is the administrator; the server then listens on this
+machine only, and rejects requests from web pages: a foreign Host or Origin gets
+403. With --token, --token-file, DOGWATCH_TOKEN or --tls, requests without
 credentials get 401, or, with RBAC, 403 for what system:anonymous may not do.
 
 Examples:
@@ -44,17 +47,22 @@ Examples:
 
   With roles enforced, and a request as a user who has only the role view:
     dogwatch serve --bind 127.0.0.1:8080 --authorization-mode RBAC
-    kubectl --server http://127.0.0.1:8080 create clusterrolebinding bob --clusterrole view --user bob
+    kubectl --server http://127.0.0.1:8080 create clusterrolebinding bob \\
+        --clusterrole view --user bob
     kubectl --server http://127.0.0.1:8080 --as bob get pods
     kubectl --server http://127.0.0.1:8080 --as bob auth can-i --list
 
   In a script that waits until it is ready:
-    dogwatch serve | while read -r ready url; do kubectl --server \"$url\" get namespaces; done
+    dogwatch serve | while read -r ready url; do
+        kubectl --server \"$url\" get namespaces
+    done
 
   Reachable from other machines:
-    dogwatch serve --bind 0.0.0.0:6443 --tls --token-file token --advertise box.lan --kubeconfig-out dogwatch.kubeconfig
+    dogwatch serve --bind 0.0.0.0:6443 --tls --token-file token \\
+        --advertise box.lan --kubeconfig-out dogwatch.kubeconfig
 
-kubectl sends tokens only over TLS: combine a token with --tls to use it with kubectl.";
+kubectl sends tokens only over TLS: combine a token with --tls to use it with
+kubectl.";
 
 /// Printed if other machines can connect but their clients would not trust the certificate or find
 /// the address.
@@ -75,7 +83,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// The time for which the ready line waits for the controller manager.
 const MANAGER_START: Duration = Duration::from_secs(5);
 
-/// Run a Kubernetes API server on this machine, without a cluster behind it.
+/// Run a Kubernetes API server on this machine, without a cluster.
 ///
 /// It serves every built-in kind and custom resource definitions, for kubectl and any other client.
 #[derive(Debug, clap::Args)]

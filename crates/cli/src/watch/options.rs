@@ -6,10 +6,12 @@ use super::sort::SortBy;
 use crate::connection::Connection;
 
 const EXAMPLES: &str = "\
-On a terminal, the table is updated in place. Keys: q quits; the arrows, PageUp, PageDown, Home and End scroll (also j, k, b,
-Space, g, G). The first line says NOT SYNCED while the server cannot be reached: the rows are then those of before.
+On a terminal, the table is updated in place. Keys: q quits; the arrows, PageUp,
+PageDown, Home and End scroll (also j, k, b, Space, g, G). The first line says NOT
+SYNCED while the server cannot be reached: the rows are then those of before.
 
-With several resources, their tables are stacked, and Tab selects the one that scrolls.
+With several resources, their tables are stacked, and Tab selects the one that
+scrolls.
 
 Otherwise each change is one line, and none are merged:
   -o table  the server's columns, after ADDED, MODIFIED or DELETED
@@ -17,11 +19,13 @@ Otherwise each change is one line, and none are merged:
   -o json   {\"type\":\"ADDED\",\"object\":{...}}
   -o name   pod/web-1
   -o yaml   a document after a line with --- and one with the change as a comment
-With several resources, names in tables are those of -o name, and each resource has headings of its own.
-Existing objects come first, as ADDED. Problems and progress go to stderr; on Ctrl-C and SIGTERM it exits with 0.
+With several resources, names in tables are those of -o name, and each resource has
+headings of its own. Existing objects come first, as ADDED. Problems and progress go
+to stderr; on Ctrl-C and SIGTERM it exits with 0.
 
---sort-by sorts the table on a terminal and, elsewhere, the existing objects; changes are printed as they happen. Numbers,
-also those within text, are compared by their value, and objects without the field come first.
+--sort-by sorts the table on a terminal and, elsewhere, the existing objects;
+changes are printed as they happen. Numbers, also those within text, are compared by
+their value, and objects without the field come first.
 
 Examples:
   dogwatch watch pods -A
@@ -32,10 +36,11 @@ Examples:
   dogwatch watch Certificate.v1.cert-manager.io -o json | jq .object.status
   dogwatch watch nodes --once -o name";
 
-/// Watch any resources of a server, including custom ones, and show them as they change.
+/// Show any resources of a server in a table, as they change.
 ///
-/// It keeps a cache of the resource with an informer: a broken watch is resumed, and the resource
-/// is listed again if the server has compacted its history. Several resources each have their own.
+/// Custom resources are included. It keeps a cache of the resource with an informer: a broken watch
+/// is resumed, and the resource is listed again if the server has compacted its history. Several
+/// resources each have their own.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {

@@ -118,6 +118,22 @@ async fn a_namespace_narrows_the_counts() {
 }
 
 #[tokio::test]
+async fn a_server_without_tls_is_named_as_such() {
+    let server = format!("https://{}", serve(small_cluster()).await);
+    let run = move || {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        crate::run(home.path(), &["demo", "--server", &server])
+    };
+    let output = tokio::task::spawn_blocking(run).await.expect("no panic");
+    assert_eq!(output.status.code(), Some(1));
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("hint: the server does not speak TLS: use an address with http://"),
+        "{printed}"
+    );
+}
+
+#[tokio::test]
 async fn a_closed_stdout_is_not_an_error() {
     let output = demo(&[], false).await;
     assert_eq!(output.status.code(), Some(0));

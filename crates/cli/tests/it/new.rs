@@ -123,15 +123,35 @@ async fn the_manifests_are_accepted_by_an_api_server() {
 }
 
 #[test]
-fn the_default_is_a_folder_of_the_name_and_a_release_of_dogwatch() {
+fn the_default_is_a_folder_of_the_name_and_the_checkout_is_said_to_be_no_address_for_others() {
     let home = tempfile::tempdir().unwrap();
-    let output = crate::dogwatch(home.path(), &["new", "website-operator"]).current_dir(home.path()).output();
-    let output = output.unwrap();
+    let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let arguments = ["new", "mouse-operator", "--plural", "mice", "--dogwatch", checkout];
+    let output = crate::dogwatch(home.path(), &arguments).current_dir(home.path()).output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    assert!(text(&output.stdout).contains("Cargo.toml has the path of the checkout"));
+    let crd = read(&home.path().join("mouse-operator"), "manifests/01-crd.yaml");
+    assert!(crd.contains("name: mice.example.com\n"), "{crd}");
+    let resource = read(&home.path().join("mouse-operator"), "src/resource.rs");
+    assert!(resource.contains("plural = \"mice\""), "{resource}");
+}
+
+/// A package of the same name on a registry would be built with the code of a stranger.
+#[test]
+fn without_a_checkout_or_a_git_url_nothing_is_written() {
+    let home = tempfile::tempdir().unwrap();
+    let output =
+        crate::dogwatch(home.path(), &["new", "website-operator"]).current_dir(home.path()).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.contains("on no registry") && printed.contains("--dogwatch ../dogwatch"), "{printed}");
+    assert!(!home.path().join("website-operator").exists());
+    let git = ["new", "website-operator", "--dogwatch", "https://example.com/dogwatch.git"];
+    let output = crate::dogwatch(home.path(), &git).current_dir(home.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let manifest = read(&home.path().join("website-operator"), "Cargo.toml");
-    assert!(manifest.contains("dogwatch = { version = \"0.1\", default-features = false"), "{manifest}");
-    let crd = read(&home.path().join("website-operator"), "manifests/01-crd.yaml");
-    assert!(crd.contains("name: websites.example.com\n"), "{crd}");
+    assert!(manifest.contains("dogwatch = { git = \"https://example.com/dogwatch.git\", "), "{manifest}");
 }
 
 #[test]

@@ -35,6 +35,21 @@ fn help_is_a_command_too() {
 }
 
 #[test]
+fn help_is_wrapped_at_the_width_of_the_terminal() {
+    let home = tempfile::tempdir().unwrap();
+    for command in [&[][..], &["demo"], &["serve"], &["new"], &["fault"]] {
+        let output = dogwatch(home.path(), &[command, &["--help"]].concat()).env("COLUMNS", "72").output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let printed = text(&output.stdout);
+        let too_long: Vec<&str> = printed.lines().filter(|it| it.chars().count() > 72).collect();
+        assert!(too_long.is_empty(), "{command:?}: {too_long:#?}");
+        assert!(printed.contains("--help"), "{printed}");
+    }
+    assert!(text(&run(home.path(), &["--help"]).stdout).contains("Start with `dogwatch demo`."));
+}
+
+#[test]
 fn help_has_the_long_descriptions() {
     let home = tempfile::tempdir().unwrap();
     for (command, part) in [

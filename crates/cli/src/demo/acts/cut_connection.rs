@@ -3,26 +3,26 @@
 use crate::demo::scene::Scene;
 use crate::demo::stage::{Stage, counted};
 use crate::demo::waiting::until;
-use crate::demo::workload::{self, IMAGE, MORE_REPLICAS, REPLICAS, WEB};
+use crate::demo::workload::{self, STEP, WEB};
 
 pub(super) const TITLE: &str = "The connection is cut";
 pub(super) const ABOUT: &str =
-    "A watch can continue after the last version that arrived, if the client remembers it.";
+    "A watch can continue after the last version that arrived, if the client keeps it.";
 
 /// Plays the act. Returns its outcome.
 pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<String> {
-    stage.does("The connection of each watch of the pods is cut, and so is each new one.").await;
+    stage.does("Every watch of the pods is cut, and so is each new one.").await;
     let relists = scene.pods.health().relists;
-    let outage = scene.cut_connections();
+    let (outage, watches) = (scene.cut_connections(), scene.watch_again.tap.watches());
     disconnected(scene).await?;
     let last = scene.pods.last_sync_version();
     stage.finds(format!("The informer noticed. The last version that it received is {last}.")).await;
 
-    stage.does(format!("Meanwhile {WEB} is scaled from {REPLICAS} to {MORE_REPLICAS} pods.")).await;
-    let replicas = usize::try_from(MORE_REPLICAS)?;
-    workload::scale(scene, MORE_REPLICAS).await?;
-    workload::settled(scene, replicas, IMAGE).await?;
-    let newest = workload::newest_event(scene).await?;
+    let before = workload::replicas(scene)?;
+    stage.does(format!("Meanwhile {WEB} is scaled from {before} to {} pods.", before + STEP)).await;
+    workload::scale(scene, before + STEP).await?;
+    let replicas = workload::settled(scene).await?;
+    workload::newest_event(scene).await?;
     until("a client tries to reconnect", || outage.fired() > 0).await?;
     let (cached, attempts) = (scene.pods.store().len(), usize::try_from(outage.fired())?);
     stage.finds(format!("The server has {replicas} ready pods, the cache still shows {cached}.")).await;
@@ -30,16 +30,16 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
 
     stage.does("The network works again.").await;
     drop(outage);
-    until("the informer has received the changes", || scene.tap.newest() >= newest).await?;
-    until("the cache shows the new pods", || workload::ready_pods(&scene.pods.store()) == replicas).await?;
+    workload::cached(scene).await?;
     let lists = usize::try_from(scene.pods.health().relists.saturating_sub(relists))?;
     let outcome = report(scene, stage, last.as_str().parse()?, lists).await;
     until("the naive client that watches again is connected", || {
-        scene.watch_again.tap.watches() > 1 && scene.watch_again.tap.pods().len() == replicas
+        let tap = &scene.watch_again.tap;
+        tap.watches() > watches && workload::are_known(scene, &tap.pods())
     })
     .await?;
     let known = counted(scene.watch_once.tap.pods().len(), "pod");
-    stage.finds(format!("The naive client that watches once has ended: it knows {known}, for ever.")).await;
+    stage.finds(format!("The client that watches once has ended: it knows {known}, for ever.")).await;
     Ok(outcome)
 }
 

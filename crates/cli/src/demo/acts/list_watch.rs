@@ -12,13 +12,12 @@ use tokio::time::Instant;
 
 use crate::demo::scene::Scene;
 use crate::demo::stage::{Stage, counted, listed, took};
-use crate::demo::tap::version_of;
+use crate::demo::tap::{Tap, version_of};
 use crate::demo::waiting::{until, until_some, within};
 use crate::demo::workload::{self, IMAGE, REPLICAS, WEB};
 
 pub(super) const TITLE: &str = "List, then watch";
-pub(super) const ABOUT: &str =
-    "A client lists a collection once. Then the server sends it every change: no polling.";
+pub(super) const ABOUT: &str = "No polling: after one list, the server sends every change.";
 
 /// The limit for the first lists.
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
@@ -36,14 +35,15 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     list(scene, stage).await?;
 
     stage.does(format!("Deployment {WEB} is created, and scaled to {REPLICAS} pods.")).await;
-    let (began, replicas) = (Instant::now(), usize::try_from(REPLICAS)?);
+    let began = Instant::now();
     workload::apply_image(scene, IMAGE).await?;
     workload::scale(scene, REPLICAS).await?;
-    until("the cache shows the ready pods", || workload::ready_pods(&scene.pods.store()) == replicas).await?;
+    let replicas = workload::settled(scene).await?;
+    workload::cached(scene).await?;
     let ready_after = took(began.elapsed());
     let (deployment, deployed_at) = deployments_seen.first("the deployment").await?;
     let (replica_set, replicated_at) = replica_sets_seen.first("the replica set").await?;
-    workload::settled(scene, replicas, IMAGE).await?;
+    workload::newest_event(scene).await?;
     caught_up(scene).await?;
 
     let pods = scene.pods.store().snapshot();
@@ -54,7 +54,7 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     let events = counted(events.len(), "event");
     stage
         .finds(format!(
-            "Deployment {deployment} (version {deployed_at}) made ReplicaSet {replica_set} ({replicated_at})."
+            "Deployment {deployment} (version {deployed_at}) made a ReplicaSet ({replicated_at}), {replica_set}."
         ))
         .await;
     stage.finds(format!("That made {count}, the first at version {first_pod}, on {nodes}.")).await;
@@ -66,7 +66,7 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
 
 /// Starts the informers, and waits until all clients have listed the pods and watch them.
 async fn list(scene: &Scene, stage: &Stage) -> anyhow::Result<()> {
-    stage.does("An informer of the pods in namespace demo starts, and two naive clients without one.").await;
+    stage.does("An informer of the pods in namespace demo starts, and two clients without one.").await;
     scene.informers.start();
     scene.pods.start();
     within("the informer lists the pods", scene.pods.synced()).await??;
@@ -74,7 +74,8 @@ async fn list(scene: &Scene, stage: &Stage) -> anyhow::Result<()> {
     others.into_result()?;
     until("all clients watch", || {
         let taps = [&scene.tap, &scene.watch_once.tap, &scene.watch_again.tap, &scene.reference.tap];
-        taps.iter().all(|it| it.is_connected())
+        // Not "is connected": a user may cut the watches at once.
+        taps.iter().all(|it| it.watches() > 0)
     })
     .await?;
     let (count, version) = (counted(scene.pods.store().len(), "pod"), scene.pods.last_sync_version());
@@ -82,11 +83,12 @@ async fn list(scene: &Scene, stage: &Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the informer and both naive clients have received what the server sent so far.
+/// Waits until the informer and both naive clients, as far as they are connected, have received what
+/// the server sent so far.
 async fn caught_up(scene: &Scene) -> anyhow::Result<()> {
-    let newest = scene.reference.tap.newest();
     let taps = [&scene.tap, &scene.watch_once.tap, &scene.watch_again.tap];
-    until("all clients have received all events", || taps.iter().all(|it| it.newest() >= newest)).await
+    let is_done = |it: &Tap| !it.is_connected() || workload::are_known(scene, &it.pods());
+    until("all clients have received all events", || taps.iter().all(|it| is_done(it))).await
 }
 
 impl FirstSeen {

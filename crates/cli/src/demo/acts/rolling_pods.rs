@@ -12,12 +12,12 @@ use crate::demo::greeter::greet;
 use crate::demo::pod_servers::{PodServers, TARGET};
 use crate::demo::scene::Scene;
 use crate::demo::stage::{Stage, counted, grouped, listed};
-use crate::demo::waiting::{until, within};
-use crate::demo::workload::{self, NEW_IMAGE, REPLICAS, WEB};
+use crate::demo::waiting::until;
+use crate::demo::workload::{self, NEW_IMAGE, WEB};
 
-pub(super) const TITLE: &str = "Pods roll under gRPC load";
+pub(super) const TITLE: &str = "Pods are replaced in use";
 pub(super) const ABOUT: &str =
-    "A channel follows the endpoints of a Service: new pods get calls, and ending ones no new calls.";
+    "A gRPC channel follows a Service: new pods get calls, ending ones no new calls.";
 
 /// The number of concurrent callers, and the pause of each between two calls.
 const CALLERS: usize = 4;
@@ -57,24 +57,23 @@ async fn roll(
     channel: &KubeChannel,
     calls: &Mutex<Calls>,
 ) -> anyhow::Result<String> {
-    let replicas = usize::try_from(REPLICAS)?;
     stage.does(format!("Each pod of {WEB} gets a gRPC server, and {CALLERS} clients call {TARGET}.")).await;
-    let is_connected = within("the channel connects to all pods", channel.connected(replicas)).await?;
-    anyhow::ensure!(is_connected, "the channel has stopped");
+    let knows_all = || endpoints(channel) == workload::ready_on_server(scene);
+    until("the channel has an endpoint for each ready pod", knows_all).await?;
     let before = endpoints(channel);
     stage.finds(format!("The channel found {}:", counted(before.len(), "endpoint"))).await;
     stage.finds(format!("{}.", listed(before.iter().map(String::as_str)))).await;
     let calling = stream::iter(0..CALLERS).for_each_concurrent(None, |_| call(channel, calls));
     let replaced = async {
-        until("every endpoint is called", || calls.lock().have_reached(&before)).await?;
+        // Not those of `before`: a user may have deleted one of them since.
+        let all_called = || calls.lock().have_reached(&endpoints(channel));
+        until("every endpoint is called", all_called).await?;
         stage.does(format!("{WEB} gets a new image: its pods are replaced, while the calls go on.")).await;
         workload::apply_image(scene, NEW_IMAGE).await?;
-        workload::settled(scene, replicas, NEW_IMAGE).await?;
-        let new: BTreeSet<String> =
-            workload::pods_on_server(scene).iter().map(|it| workload::name_of(it).to_owned()).collect();
-        until("the channel has exactly the new endpoints", || endpoints(channel) == new).await?;
-        until("every new endpoint is called", || calls.lock().have_reached(&new)).await?;
-        anyhow::Ok(new)
+        workload::settled(scene).await?;
+        until("the channel has exactly the new endpoints", knows_all).await?;
+        until("every new endpoint is called", all_called).await?;
+        anyhow::Ok(endpoints(channel))
     };
     let after = tokio::select! {
         biased;
@@ -84,13 +83,13 @@ async fn roll(
     let names =
         |some: &BTreeSet<String>, not: &BTreeSet<String>| listed(some.difference(not).map(String::as_str));
     let (came, went) = (after.difference(&before).count(), before.difference(&after).count());
-    stage.finds(format!("{came} came: {}.", names(&after, &before))).await;
-    stage.finds(format!("{went} went: {}.", names(&before, &after))).await;
+    stage.finds(format!("{came} new: {}.", names(&after, &before))).await;
+    stage.finds(format!("{went} gone: {}.", names(&before, &after))).await;
     let Calls { failed, last_failure, answered } = std::mem::take(&mut *calls.lock());
     let total = answered.values().sum::<usize>() + failed;
     let why = last_failure.map(|it| format!("; the last error is: {it}")).unwrap_or_default();
     stage.finds(format!("{} were made meanwhile, {failed} failed{why}.", counted(total, "call"))).await;
-    Ok(format!("{} calls, {failed} failed; {came} endpoints came, {went} went", grouped(total)))
+    Ok(format!("{} calls, {failed} failed; {came} new endpoints, {went} gone", grouped(total)))
 }
 
 /// Makes calls one after another.

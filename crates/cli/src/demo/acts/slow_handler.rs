@@ -21,7 +21,7 @@ use crate::demo::waiting::{until, within};
 
 pub(super) const TITLE: &str = "A handler is slow";
 pub(super) const ABOUT: &str =
-    "Each handler has a mailbox. If it falls behind, several updates of one object become one.";
+    "Each handler has a backlog of its own, in which updates of one object are merged.";
 
 /// The number of updates of one object.
 const UPDATES: usize = 200;
@@ -49,21 +49,19 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     let fast = FastHandler::default();
     let every_change = HandlerOptions::default().name("fast").overflow(Overflow::Grow);
     let _fast = maps.add_handler_with(fast.clone(), every_change)?.scoped();
-    let mut mailbox = maps.changes_with(HandlerOptions::default().name("slow"))?;
+    let mut backlog = maps.changes_with(HandlerOptions::default().name("slow"))?;
     scene.informers.start();
     within("the informer lists the config maps", maps.synced()).await??;
 
-    stage
-        .does(format!("ConfigMap {COUNTER} is created. The slow handler gets it, and is busy with it."))
-        .await;
+    stage.does(format!("ConfigMap {COUNTER} is created. The slow handler is busy with it.")).await;
     create(&api, COUNTER).await?;
     let mut slow = Received::default();
-    let first = within("the slow handler receives the first change", mailbox.next()).await?;
+    let first = within("the slow handler receives the first change", backlog.next()).await?;
     slow.apply(&first.ok_or_else(|| anyhow::anyhow!("the informer ended"))?);
 
     stage
         .does(format!(
-            "Meanwhile {COUNTER} is updated {UPDATES} times, and {} others are created and deleted.",
+            "Meanwhile {COUNTER} is updated {UPDATES} times; {} others come and go.",
             SHORT_LIVED.len()
         ))
         .await;
@@ -80,8 +78,8 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
         ))
         .await;
 
-    stage.does("The slow handler is done with its first change, and reads on.").await;
-    within("the slow handler catches up", catch_up(&mut slow, &mut mailbox, &all)).await?;
+    stage.does("The slow handler is done with its first change, and continues.").await;
+    within("the slow handler catches up", catch_up(&mut slow, &mut backlog, &all)).await?;
     Ok(report(stage, &slow, &all, slow.objects == stored(&maps)).await)
 }
 
@@ -126,10 +124,12 @@ async fn create(api: &Api<ConfigMap>, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the mailbox until the handler knows as much as one that received every change.
-async fn catch_up(slow: &mut Received, mailbox: &mut Changes<ConfigMap>, all: &Received) {
-    while slow.objects != all.objects || slow.deletions < all.deletions {
-        let Some(change) = mailbox.next().await else { return };
+/// Reads the backlog until the handler knows as much as one that received every change.
+async fn catch_up(slow: &mut Received, backlog: &mut Changes<ConfigMap>, all: &Received) {
+    // A user may change an object meanwhile, so that its version is later.
+    let knows = |slow: &Received| all.objects.iter().all(|(name, it)| slow.objects.get(name) >= Some(it));
+    while !knows(slow) || slow.deletions < all.deletions {
+        let Some(change) = backlog.next().await else { return };
         slow.apply(&change);
     }
 }
