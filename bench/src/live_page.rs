@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     show("a key: added, taken and done", key);
     for threads in [1, 2, 4] {
         let best = (0..rounds).map(|_| additions(threads, ADDITIONS / part)).fold(f64::INFINITY, f64::min);
-        println!("{:<44} {best:>10.1}", format!("an addition to a counter, {threads} threads"));
+        println!("{:<44} {best:>10.1}", format!("an addition to a counter, threads: {threads}"));
     }
     println!(
         "\nadditions on the path of a change: one for each batch, and one for each batch and handler;\n\

@@ -247,11 +247,11 @@ impl LiveTable {
                 *top = (*top).min(count.saturating_sub(*page));
                 let shown: Vec<_> = self.order.from(*top).take(room).collect();
                 let (first, last) = (*top + 1, *top + shown.len());
-                let more = match shown.is_empty() {
-                    true => format!("{count} rows, which need a higher window"),
-                    false => {
-                        format!("rows {first}-{last} of {count}; arrows, page keys, Home and End scroll")
-                    }
+                let keys = "arrows, page keys, Home and End scroll";
+                let more = match shown.len() {
+                    0 => format!("{count} rows, which need a higher window"),
+                    1 => format!("row {first} of {count}; {keys}"),
+                    _ => format!("rows {first}-{last} of {count}; {keys}"),
                 };
                 (shown, Some(more))
             }
@@ -433,6 +433,7 @@ mod tests {
             assert!(lines[4].1.starts_with("rows ") && lines[4].1.contains(" of 7; "), "{lines:?}");
         }
         assert_eq!(shown_in(&live_table, 2, &mut window, now)[1].1, "7 rows, which need a higher window");
+        assert!(shown_in(&live_table, 3, &mut window, now)[2].1.starts_with("row 1 of 7; "));
         // When the terminal grows, everything is shown.
         window.scroll(Key::End);
         assert_eq!(shown_in(&live_table, 8, &mut window, now).len(), 8);

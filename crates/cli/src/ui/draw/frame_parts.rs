@@ -11,7 +11,7 @@ use super::super::state::{Focus, State};
 use super::super::theme::Theme;
 use super::now::Now;
 use super::text::line;
-use crate::display_width::{items, wrap};
+use crate::display_width::{cut, items, wrap};
 use crate::sanitize::without_controls;
 use crate::watch::view;
 
@@ -51,7 +51,7 @@ pub(super) fn tabs(buffer: &mut Buffer, area: Rect, state: &State, theme: Theme)
             return;
         }
         let style = if is_current { theme.selected(true) } else { theme.plain() };
-        x = buffer.set_stringn(x, area.y, &tab, usize::from(left), style).0;
+        x = buffer.set_stringn(x, area.y, cut(&tab, left.into()), left.into(), style).0;
     }
 }
 

@@ -60,7 +60,7 @@ fn tree(buffer: &mut Buffer, area: Rect, page: &TreePage, theme: Theme) {
         wrap(&without_controls(&covered), usize::from(area.width)).into_iter().next().unwrap_or_default();
     let first = if first.len() < covered.len() {
         let count = page.tree.covered.len();
-        format!("Dependents: only {count} watched kinds (h lists them).{more}")
+        format!("Dependents of {count} watched kinds (see h).{more}")
     } else {
         first
     };
