@@ -73,11 +73,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         Some(plural) => names.with_plural(plural)?,
         None => names,
     };
-    let dogwatch = dependency::entry(options.dogwatch.as_deref())?;
     let folder = options.path.clone().unwrap_or_else(|| PathBuf::from(&options.name));
     if !is_free(&folder) {
         return Err(NewError::Occupied { path: folder }.into());
     }
+    let dogwatch = dependency::entry(options.dogwatch.as_deref())?;
     let files = template::files(&names, &dogwatch);
     write_all(&folder, &files)?;
     format_sources(&folder);

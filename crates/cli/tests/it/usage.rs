@@ -3,9 +3,7 @@
 #[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
 
-#[cfg(target_os = "linux")]
-use crate::dogwatch;
-use crate::{assert_failure, run, text};
+use crate::{assert_failure, dogwatch, run, text};
 
 #[test]
 fn help_lists_the_commands_and_goes_to_stdout() {
