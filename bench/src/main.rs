@@ -9,6 +9,7 @@
 mod pods;
 mod sample;
 mod wire;
+mod strings;
 mod workqueue;
 mod apiserver_load;
 mod apiserver;
@@ -47,6 +48,11 @@ const ALL: &[Bench] = &[
         name: "wire",
         about: "decode lists and watches of pods, compared with serde_json",
         run: |_| wire::run(),
+    },
+    Bench {
+        name: "strings",
+        about: "decode views of pods with strings of their own and shared ones, and count their memory",
+        run: |_| strings::run(),
     },
     Bench {
         name: "workqueue",

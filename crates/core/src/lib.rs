@@ -36,6 +36,7 @@ mod exponential_delay;
 mod null;
 mod prefixed;
 mod shared_labels;
+mod shared_str;
 mod kind;
 mod key;
 mod version;
@@ -66,6 +67,7 @@ pub use params::{
 };
 pub use path::{InvalidPath, ResourcePath, Segment};
 pub use requirement::{Operator, Requirement};
+pub use shared_str::SharedStr;
 pub use status::{Cause, Details, Reason, Status};
 pub use version::ResourceVersion;
 
