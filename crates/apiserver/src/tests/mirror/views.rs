@@ -103,7 +103,7 @@ async fn watches_of_a_view_whose_rules_have_changed_end_with_410() {
     assert_eq!(maps.ask(LIST, JSON, hides_all, 10).await.names(), Vec::<String>::new());
 }
 
-/// What cannot be rewritten must not be shown as it is.
+/// An object that a view cannot rewrite must not be shown as it is.
 #[tokio::test(start_paused = true)]
 async fn a_view_that_breaks_an_object_hides_it() {
     let maps = Maps::listed(10, &[map("a", 5, "red")]);
