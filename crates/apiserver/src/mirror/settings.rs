@@ -11,8 +11,9 @@ use crate::store::CopyLimits;
 /// use dogwatch_apiserver::mirror::MirrorSettings;
 /// use std::time::Duration;
 ///
-/// let settings = MirrorSettings { history_age: Duration::from_secs(60), ..MirrorSettings::default() };
-/// assert_eq!(settings.bookmark_period, Duration::from_secs(60));
+/// let mut settings = MirrorSettings::default();
+/// settings.history_age = Duration::from_secs(60);
+/// assert!(settings.protobuf);
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]

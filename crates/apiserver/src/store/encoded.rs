@@ -140,7 +140,7 @@ impl Encoded {
     /// Compresses the bytes of a received object, if that makes them smaller. With `is_open`, they are
     /// also kept as they are until [`Self::close`].
     #[must_use]
-    pub fn compressed(self, compressor: &BytesCompressor, is_open: bool) -> Self {
+    pub(crate) fn compressed(self, compressor: &BytesCompressor, is_open: bool) -> Self {
         let stored = match self.stored {
             Stored::Open(encodings) => match Compressed::new(&encodings, compressor) {
                 Some(compressed) => {

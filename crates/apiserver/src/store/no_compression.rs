@@ -2,7 +2,7 @@
 
 /// A compressor that compresses nothing.
 #[derive(Debug, Default)]
-pub(crate) struct BytesCompressor;
+pub(crate) struct BytesCompressor(());
 
 /// Compressed bytes, of which there are none.
 #[derive(Debug)]

@@ -95,8 +95,7 @@ async fn unknown_fields_of_json_survive_and_are_not_lost_in_protobuf() {
     let refused = get(&mirror, one, PROTOBUF).await;
     assert_eq!(refused.code, 500);
     // Without protobuf, clients that accept JSON too get that.
-    let mut settings = MirrorSettings::default();
-    settings.protobuf = false;
+    let settings = MirrorSettings { protobuf: false, ..MirrorSettings::default() };
     let mirror = Mirror::new(pods(), settings);
     mirror.replace(9, vec![MirrorObject::json(text)]).expect("it is stored");
     assert_eq!(get(&mirror, one, &format!("{PROTOBUF},{JSON}")).await.json(), new);
