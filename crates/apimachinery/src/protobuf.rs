@@ -70,6 +70,16 @@ pub fn decode(body: &[u8]) -> Result<Object, ProtobufError> {
     }
 }
 
+/// Decodes an object in its envelope that was checked before, whatever its depth.
+///
+/// # Errors
+///
+/// Returns an error if the object cannot be read at all.
+pub fn decode_stored(body: &[u8]) -> Result<Value, ProtobufError> {
+    let read = dogwatch_wire::from_protobuf(body, Fields::default().keep_managed_fields());
+    read.map_err(|bad| ProtobufError::Malformed(bad.reason))
+}
+
 /// Encodes an object, or any other value with an API version and a kind, in its envelope.
 ///
 /// # Errors

@@ -10,7 +10,8 @@
 //! [`ApiServer`] is the entry point: start one in a test, fork it, inject [`faults`], and inspect
 //! its request [`log`]. `cluster` implements the verbs without HTTP: it applies the rules of the
 //! API, which are functions over JSON values in `dogwatch-apimachinery`, to what `store` keeps;
-//! `reading` serves lists and watches.
+//! `reading` serves lists and watches. [`mirror`] serves copies of collections of other API servers
+//! with the same read path.
 //!
 //! ```
 //! use dogwatch_apiserver::ApiServer;
@@ -71,6 +72,7 @@ mod auth;
 pub mod faults;
 pub mod log;
 mod http;
+pub mod mirror;
 mod serving;
 mod controllers;
 mod server;

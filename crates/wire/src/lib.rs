@@ -70,8 +70,12 @@ mod compression;
 mod packed;
 #[cfg(feature = "zstd")]
 mod compressor;
+#[cfg(feature = "zstd")]
+mod compressed_bytes;
 
 pub use bad_item::UndecodableItem;
+#[cfg(feature = "zstd")]
+pub use compressed_bytes::{BytesCompressor, CompressedBytes};
 #[cfg(feature = "zstd")]
 pub use compressor::Compressor;
 pub use error::{ListError, WatchError};
@@ -79,7 +83,10 @@ pub use event::{Bookmark, EventKind, WatchEvent};
 pub use fields::Fields;
 pub use list::ListDecoder;
 pub use list_meta::ListMeta;
-pub use object::{from_protobuf, from_slice, has_protobuf, to_protobuf, to_vec, value_to_protobuf};
+pub use object::{
+    decode_with, from_protobuf, from_slice, has_protobuf, to_protobuf, to_vec, value_to_protobuf,
+    with_resource_version,
+};
 pub use packed::Packed;
 pub use protobuf::{EncodeError, Envelope, entry_head, list_entry, metadata_message, watch_head};
 pub use watch::WatchDecoder;

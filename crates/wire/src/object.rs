@@ -1,7 +1,7 @@
 //! Single objects: decoding a body that is one object, and encoding one.
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::Value;
 
 use crate::bad_item::UndecodableItem;
@@ -32,6 +32,48 @@ pub fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T,
 /// match the type.
 pub fn from_protobuf<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T, UndecodableItem> {
     body::decode_protobuf(body, fields)
+}
+
+/// Decodes a body that is one object in the way of a seed: protobuf if it starts with
+/// [`Envelope::MAGIC`](crate::Envelope::MAGIC), or else JSON.
+///
+/// For readers that know only at run time which parts they need. What the seed ignores is skipped, as
+/// for [`from_slice`] and [`from_protobuf`]. The seed may be used twice, for a message whose fields are
+/// not in the order in which they can be read.
+///
+/// # Errors
+/// As [`from_slice`] and [`from_protobuf`].
+///
+/// ```
+/// use dogwatch_wire::{Fields, decode_with};
+/// use std::marker::PhantomData;
+///
+/// let body = br#"{"spec":{"replicas":3}}"#;
+/// let object = decode_with(body, Fields::default(), PhantomData::<serde_json::Value>)?;
+/// assert_eq!(object["spec"]["replicas"], 3);
+/// # Ok::<(), dogwatch_wire::UndecodableItem>(())
+/// ```
+pub fn decode_with<S, T>(body: &[u8], fields: Fields, seed: S) -> Result<T, UndecodableItem>
+where
+    S: Copy + for<'de> DeserializeSeed<'de, Value = T>,
+{
+    body::decode_with(body, fields, seed)
+}
+
+/// Returns a body that is one object, in protobuf or in JSON, with another resource version. Everything
+/// else in it stays as it is, also fields that this crate does not know.
+///
+/// # Errors
+/// Returns an error if the body is malformed, or, in JSON, if its metadata has no resource version.
+///
+/// ```
+/// let object = br#"{"metadata":{"name":"a","resourceVersion":"7"},"data":{"k":"v"}}"#;
+/// let newer = dogwatch_wire::with_resource_version(object, "18")?;
+/// assert_eq!(newer, br#"{"metadata":{"name":"a","resourceVersion":"18"},"data":{"k":"v"}}"#);
+/// # Ok::<(), dogwatch_wire::UndecodableItem>(())
+/// ```
+pub fn with_resource_version(body: &[u8], version: &str) -> Result<Vec<u8>, UndecodableItem> {
+    body::with_version(body, version)
 }
 
 /// Returns whether a kind has a protobuf encoding that this crate knows: the built-in kinds of

@@ -25,7 +25,8 @@ enum FieldValue {
     Text(&'static str),
     Flag(&'static str),
     Number(&'static str),
-    Computed(fn(&Value) -> String),
+    /// Computed from the values at these JSON pointers.
+    Computed(&'static [&'static str], fn(&Value) -> String),
 }
 
 impl Field {
@@ -44,9 +45,13 @@ impl Field {
         Self { name, value: FieldValue::Number(pointer) }
     }
 
-    /// Creates a field whose value is computed from the object.
-    pub(crate) const fn computed(name: &'static str, value: fn(&Value) -> String) -> Self {
-        Self { name, value: FieldValue::Computed(value) }
+    /// Creates a field whose value is computed from the values at these JSON pointers.
+    pub(crate) const fn computed(
+        name: &'static str,
+        reads: &'static [&'static str],
+        value: fn(&Value) -> String,
+    ) -> Self {
+        Self { name, value: FieldValue::Computed(reads, value) }
     }
 
     /// Returns the value of the field in a stored object, as selectors compare it: absent fields
@@ -56,7 +61,17 @@ impl Field {
             FieldValue::Text(pointer) => text(object, pointer).to_owned(),
             FieldValue::Flag(pointer) => flag(object, pointer).to_string(),
             FieldValue::Number(pointer) => number(object, pointer).unwrap_or(0).to_string(),
-            FieldValue::Computed(value) => value(object),
+            FieldValue::Computed(_, value) => value(object),
+        }
+    }
+
+    /// Returns the JSON pointers of the values that the value of the field depends on.
+    fn reads(&self) -> &[&'static str] {
+        match &self.value {
+            FieldValue::Text(pointer) | FieldValue::Flag(pointer) | FieldValue::Number(pointer) => {
+                std::slice::from_ref(pointer)
+            }
+            FieldValue::Computed(reads, _) => reads,
         }
     }
 }
@@ -97,6 +112,12 @@ impl SelectableFields {
     /// stored object.
     pub fn values(&self, object: &Value) -> impl Iterator<Item = (&'static str, String)> {
         self.fields.iter().map(|it| (it.name, it.value(object)))
+    }
+
+    /// Returns the JSON pointers of the values that the fields depend on: [`Self::values`] returns the
+    /// same for an object that has only these.
+    pub fn reads(&self) -> impl Iterator<Item = &'static str> {
+        self.fields.iter().flat_map(|it| it.reads()).copied()
     }
 
     /// Returns the stored name of a field in a selector.

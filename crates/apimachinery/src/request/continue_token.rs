@@ -15,6 +15,8 @@ pub struct ContinueToken {
     pub version: Option<u64>,
     /// The last object of the previous page.
     pub after: ObjectKey,
+    /// True for the token of a copy of another server. kube-apiserver ignores the mark.
+    pub is_of_copy: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -24,6 +26,8 @@ struct WireToken {
     rv: i64,
     #[serde(default)]
     start: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    copy: bool,
 }
 
 const FORMAT: &str = "meta.k8s.io/v1";
@@ -35,7 +39,12 @@ impl ContinueToken {
     pub fn encode(&self) -> String {
         let rv = self.version.map_or(INCONSISTENT, |it| i64::try_from(it).unwrap_or(i64::MAX));
         // The key followed by NUL is the next larger key.
-        let wire = WireToken { v: FORMAT.to_owned(), rv, start: format!("/{}\u{0}", self.after) };
+        let wire = WireToken {
+            v: FORMAT.to_owned(),
+            rv,
+            start: format!("/{}\u{0}", self.after),
+            copy: self.is_of_copy,
+        };
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).expect("strings and a number serialize to JSON"))
     }
 
@@ -69,7 +78,7 @@ impl ContinueToken {
         let after = start.parse().map_err(|_| {
             refuse("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
         })?;
-        Ok(Self { version: u64::try_from(wire.rv).ok(), after })
+        Ok(Self { version: u64::try_from(wire.rv).ok(), after, is_of_copy: wire.copy })
     }
 }
 
@@ -91,7 +100,8 @@ mod tests {
 
     #[test]
     fn the_token_has_the_format_of_kube_apiserver() {
-        let token = ContinueToken { version: Some(7), after: ObjectKey::namespaced("a", "b") };
+        let token =
+            ContinueToken { version: Some(7), after: ObjectKey::namespaced("a", "b"), is_of_copy: false };
         let json = URL_SAFE_NO_PAD.decode(token.encode()).expect("base64");
         assert_eq!(String::from_utf8_lossy(&json), r#"{"v":"meta.k8s.io/v1","rv":7,"start":"/a/b\u0000"}"#);
     }
@@ -116,8 +126,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decode_after_encode_is_identity(version in proptest::option::of(1..u64::MAX >> 1), name in "[a-z0-9.-]{1,20}") {
-            let token = ContinueToken { version, after: ObjectKey::namespaced("ns", &name) };
+        fn decode_after_encode_is_identity(
+            version in proptest::option::of(1..u64::MAX >> 1),
+            name in "[a-z0-9.-]{1,20}",
+            is_of_copy: bool,
+        ) {
+            let token = ContinueToken { version, after: ObjectKey::namespaced("ns", &name), is_of_copy };
             prop_assert_eq!(ContinueToken::decode(&token.encode()), Ok(token));
         }
 

@@ -138,7 +138,7 @@ impl Write<'_> {
     /// failure that may pass.
     async fn draft_within_limit(&mut self) -> Result<Draft, ApiError> {
         let (cluster, kind) = (self.cluster, self.place.kind);
-        let limit = LARGEST_OBJECT.max(self.base.map_or(0, |it| it.stored.json().len()));
+        let limit = LARGEST_OBJECT.max(self.base.map_or(0, |it| it.stored.bytes().len()));
         check_memory(&self.new, self.base.map(|it| it.object))?;
         let mut draft = cluster.conversion().draft(kind, &self.new).await?;
         let is_too_large =

@@ -67,7 +67,7 @@ impl Conversion<'_> {
             match kind.try_show(stored) {
                 Ok(shown) => {
                     ready[place] = Arc::new(kind.encode_shown(&shown, stored.version())?);
-                    encoded = encoded.saturating_add(stored.json().len());
+                    encoded = encoded.saturating_add(stored.length());
                 }
                 Err(Unconverted(object)) => {
                     bytes = bytes.saturating_add(share_of_batch(&object));

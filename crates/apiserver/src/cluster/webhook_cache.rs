@@ -112,7 +112,7 @@ impl ParsedConfigurations {
     fn updated(&self, position: Option<u64>, stored: &[Arc<Encoded>]) -> Self {
         let mut bytes = 0_usize;
         let parse = |it: &Arc<Encoded>| {
-            let size = it.json().len();
+            let size = it.length();
             let is_kept = bytes.saturating_add(size) <= MAX_PARSED;
             if is_kept {
                 bytes = bytes.saturating_add(size);

@@ -4,9 +4,11 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use http::header::{
-    CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WARNING, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    VARY, WARNING, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{Response, StatusCode};
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
 use super::body::ResponseBody;
@@ -17,11 +19,14 @@ use super::pieces::Pieces;
 use super::settings::Settings;
 use super::yaml::{flow_style, to_yaml};
 use crate::ApiError;
+use crate::cluster::Source;
 use crate::plain_json;
 use crate::request::Encoding;
 
 /// A response.
 pub(super) type Answer = Response<ResponseBody>;
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
@@ -141,6 +146,20 @@ pub(super) fn of(code: StatusCode, content_type: Option<HeaderValue>, body: Resp
 pub(super) fn events(body: ResponseBody, encoding: Encoding) -> Answer {
     let content_type = if encoding == Encoding::Protobuf { PROTOBUF_EVENTS } else { JSON };
     of(StatusCode::OK, Some(content_type), body)
+}
+
+/// Adds the headers of every response, and removes the body of a response to HEAD.
+pub(super) fn finish(mut answer: Answer, parts: &Parts, source: &Source) -> Answer {
+    let given = parts.headers.get(AUDIT_ID).filter(|it| !it.is_empty());
+    let audit_id = given.cloned().or_else(|| source.request_id().parse().ok());
+    let headers = answer.headers_mut();
+    headers.extend(audit_id.map(|it| (AUDIT_ID, it)));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    if parts.method == Method::HEAD {
+        let body = std::mem::replace(answer.body_mut(), ResponseBody::empty());
+        answer.headers_mut().extend(body.length().map(|it| (CONTENT_LENGTH, it.into())));
+    }
+    answer
 }
 
 /// The total length of all warnings, in characters, beyond which each is truncated:

@@ -70,6 +70,11 @@ impl Counters {
         CountedWatch { counters: self.clone(), of }
     }
 
+    /// Returns the number of open watches.
+    pub(super) fn watches(&self) -> u64 {
+        self.counts().watches.values().sum()
+    }
+
     /// Returns all counters in the Prometheus text format.
     pub(super) fn text(&self) -> String {
         let counts = self.counts();

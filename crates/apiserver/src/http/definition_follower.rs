@@ -1,22 +1,25 @@
-//! The end of watches of a custom kind: they end when its definition is deleted or its spec
-//! changes.
+//! The end of watches for a reason outside of their collection: those of a custom kind end when its
+//! definition is deleted or its spec changes, and those of a view when the view ends.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
 
+use crate::change_notifier::ChangeListener;
 use crate::cluster::Cluster;
 use crate::registry::Kind;
 use crate::store::{Change, CollectionName, Cursor, Encoded};
 
 /// Follows the definition of a custom kind. Built-in kinds have no definition, and nothing is
-/// followed for them.
-#[derive(Debug)]
-pub(super) struct DefinitionFollower {
+/// followed for them; the default follows nothing.
+#[derive(Debug, Default)]
+pub(crate) struct DefinitionFollower {
     followed: Option<(Cursor, ObjectKey)>,
+    /// Notified when the view of the watch ends.
+    view: Option<ChangeListener>,
     /// Set if the definition was deleted between the lookup of its kind and the start of this
-    /// cursor.
+    /// cursor, or if the view has ended.
     gone: bool,
 }
 
@@ -31,7 +34,22 @@ impl DefinitionFollower {
         });
         let followed = followed.flatten();
         let gone = followed.as_ref().is_some_and(|(_, key)| cluster.store().get(&collection, key).is_none());
-        Self { followed, gone }
+        Self { followed, gone, view: None }
+    }
+
+    /// Follows a view, which is over when the listener is notified, or already.
+    pub(crate) fn of_view(view: ChangeListener, is_over: bool) -> Self {
+        Self { followed: None, gone: is_over, view: Some(view) }
+    }
+
+    /// Ready when the view has ended: the client has to list again.
+    pub(super) fn poll_view_ended(&mut self, context: &Context<'_>) -> Poll<()> {
+        let Some(view) = &mut self.view else { return Poll::Pending };
+        if !self.gone {
+            ready!(view.poll_changed(context));
+            self.gone = true;
+        }
+        Poll::Ready(())
     }
 
     /// Ready when the definition is deleted or its spec has changed.

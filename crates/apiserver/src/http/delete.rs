@@ -11,7 +11,6 @@ use super::incoming;
 use super::parsed_request::ParsedRequest;
 use super::service::{Exchange, Service};
 use super::show::{self, ListMetadata};
-use super::show_protobuf::encode_ahead;
 use super::write_options::manager_of_agent;
 use crate::ApiError;
 use crate::cluster::{Deleted, FieldValidation, ResponseObject, Writer, warning_of_deleting};
@@ -66,17 +65,17 @@ impl Service {
         body: B,
     ) -> Result<Answer, ApiError> {
         let options = ListOptions::parse(exchange.query.pairs())?;
-        let selection = self.selection(parsed, exchange.query, &options.labels, &options.fields)?;
+        let reader = self.reader();
+        let selection = reader.selection(parsed, exchange.query, &options.labels, &options.fields)?;
         let deletion = self.deletion(exchange, body).await?;
         let writer = deleter(exchange, &deletion);
         let (kind, negotiated) = (&parsed.kind, &exchange.negotiated);
         // The response shows the listed objects as they were before their deletion.
-        let (page, shown) = self.shown_page(kind, &options, &selection).await.map_err(|it| it.refusal)?;
+        let read = reader.shown_page(kind, &options, &selection, &*self.cluster).await;
+        let (page, shown) = read.map_err(|it| it.refusal)?;
         self.cluster.delete_listed(kind, &page.items, &deletion.options, &writer).await?;
         let metadata = ListMetadata::of(&page, &selection);
-        let items = || shown.iter().map(|it| &**it);
-        encode_ahead(items(), kind, negotiated).await;
-        let content = show::list(items(), &metadata, kind, negotiated, self.cluster.source().now())?;
+        let content = show::list(&shown, &metadata, kind, negotiated, self.cluster.source().now()).await?;
         let mut answer = answer::document(StatusCode::OK, content, negotiated, &self.settings);
         answer::warn(&mut answer, warning_of_deleting(kind, &deletion.options));
         Ok(answer)

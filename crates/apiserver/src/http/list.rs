@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use dogwatch_core::{FieldSelector, LabelSelector};
+use dogwatch_core::{FieldSelector, LabelSelector, Reason, Status};
 use http::StatusCode;
 
 use super::answer::{self, Answer};
+use super::backend::Freshness;
 use super::negotiated::Negotiated;
 use super::parsed_request::ParsedRequest;
 use super::query::Query;
-use super::service::Service;
+use super::reader::Reader;
 use super::show::{self, ListMetadata};
-use super::show_protobuf::encode_ahead;
 use crate::ApiError;
 use crate::reading::{self, Page, Selection};
 use crate::registry::Kind;
@@ -33,53 +33,47 @@ impl From<ApiError> for ListError {
     }
 }
 
-/// Returns true if a selection has to be evaluated on objects in the version of the kind: only a
-/// webhook changes labels, but fields may have other names in the version in which an object was
-/// stored, or may not have been selectable or had another default then.
-pub(super) fn selects_shown(kind: &Kind, selection: &Selection) -> bool {
-    let labels = kind.converted_by_webhook().is_some() && !selection.labels.is_everything();
-    labels || (kind.is_evolved() && selection.selects_fields())
-}
-
-impl Service {
+impl Reader {
     /// Serves a list, or a page of one.
     pub(super) async fn list(
         &self,
         parsed: &ParsedRequest,
         query: &Query,
         negotiated: &Negotiated,
+        freshness: &dyn Freshness,
     ) -> Result<Answer, ListError> {
         let options = ListOptions::parse(query.pairs())?;
         let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
-        let (page, shown) = self.shown_page(&parsed.kind, &options, &selection).await?;
+        let (page, shown) = self.shown_page(&parsed.kind, &options, &selection, freshness).await?;
         let metadata = ListMetadata::of(&page, &selection);
-        let now = self.cluster.source().now();
-        let items = || shown.iter().map(|it| &**it);
-        encode_ahead(items(), &parsed.kind, negotiated).await;
-        let content = show::list(items(), &metadata, &parsed.kind, negotiated, now)?;
+        let now = self.backend.source().now();
+        let content = show::list(&shown, &metadata, &parsed.kind, negotiated, now).await?;
         Ok(answer::document(StatusCode::OK, content, negotiated, &self.settings))
     }
 
-    /// Reads a list, and converts its objects to the version of the kind. Returns it with the
-    /// converted objects, one for each that is listed.
+    /// Reads a list, and converts its objects to the form that the client sees. Returns it with the
+    /// converted objects; the listed ones are those that are among them.
     ///
-    /// Labels and fields are those of the version of the request. A stored object of a custom kind
-    /// may not have them, so that a page is selected after the conversion. It may then hold fewer
-    /// objects than the limit.
+    /// Labels and fields are those of the converted objects. A stored object may not have them, so that
+    /// a page is selected after the conversion. It may then hold fewer objects than the limit.
     pub(super) async fn shown_page(
         &self,
         kind: &Kind,
         options: &ListOptions,
         selection: &Selection,
+        freshness: &dyn Freshness,
     ) -> Result<(Page, Vec<Arc<Encoded>>), ListError> {
-        if !selects_shown(kind, selection) {
-            let page = self.page(kind, options, selection).await?;
-            let shown = self.cluster.conversion().ready_to_show(kind, &page.items).await?;
-            return Ok((page, shown));
+        if !self.backend.selects_shown(kind, selection) {
+            let page = self.page(kind, options, selection, freshness).await?;
+            let shown = self.backend.show(kind, &page.items).await?;
+            return Ok((page, shown.into_iter().flatten().collect()));
         }
-        let mut page = self.page(kind, options, &selection.without_content()).await?;
-        let shown = self.cluster.conversion().ready_to_show(kind, &page.items).await?;
-        let pairs = page.items.into_iter().zip(shown).filter(|(_, shown)| selection.holds(shown));
+        let mut page = self.page(kind, options, &selection.without_content(), freshness).await?;
+        let shown = self.backend.show(kind, &page.items).await?;
+        let pairs = page.items.into_iter().zip(shown).filter_map(|(item, shown)| {
+            let shown = shown.filter(|it| selection.holds(it))?;
+            Some((item, shown))
+        });
         let (items, shown) = pairs.unzip();
         page.items = items;
         page.remaining = None;
@@ -87,37 +81,40 @@ impl Service {
     }
 
     /// Reads the objects and metadata of a list.
-    pub(super) async fn page(
+    async fn page(
         &self,
         kind: &Kind,
         options: &ListOptions,
         selection: &Selection,
+        freshness: &dyn Freshness,
     ) -> Result<Page, ListError> {
-        let store = self.cluster.store();
         match &options.version {
             ListVersion::Newest => {
-                self.cluster.storage().newest().await;
+                self.reach_newest(freshness).await?;
             }
             ListVersion::NotOlderThan(version) | ListVersion::Exact(version) => self.reach(*version).await,
+            ListVersion::Continue(token) if token.is_of_copy != self.backend.is_copy() => {
+                return Err(foreign_token().into());
+            }
             _ => {}
         }
-        let page = store
+        let page = self
+            .store()
             .read(&kind.collection, |history, revision| reading::list(history, revision, options, selection));
-        page.map_err(|refusal| {
-            let token = match &options.version {
-                ListVersion::Continue(token) if refusal.0.is_expired() => {
-                    Some(ContinueToken { version: None, after: token.after.clone() }.encode())
-                }
-                _ => None,
-            };
-            ListError { refusal, token }
-        })
-    }
-
-    /// Waits until the store reaches a version, up to a limit.
-    pub(super) async fn reach(&self, version: u64) {
-        let arrived = self.cluster.store().reach(version);
-        let _ = tokio::time::timeout(self.settings.version_wait, arrived).await;
+        let is_of_copy = self.backend.is_copy();
+        let marked = |token: ContinueToken| ContinueToken { is_of_copy, ..token };
+        match page {
+            Ok(page) => Ok(Page { next: page.next.map(marked), ..page }),
+            Err(refusal) => {
+                let token = match &options.version {
+                    ListVersion::Continue(token) if refusal.0.is_expired() => {
+                        Some(ContinueToken { version: None, ..token.clone() }.encode())
+                    }
+                    _ => None,
+                };
+                Err(ListError { refusal, token })
+            }
+        }
     }
 
     /// Returns the objects that a request selects.
@@ -143,4 +140,10 @@ impl Service {
             shards: shards.map(ShardSelector::parse).transpose()?,
         })
     }
+}
+
+/// Returns 410: the token is from another server, whose positions are others. The client lists again.
+fn foreign_token() -> ApiError {
+    let message = "The provided continue parameter is not from this server. Start a new list without it.";
+    ApiError(Box::new(Status::failure(Reason::Expired, message)))
 }

@@ -7,7 +7,8 @@
 //!                                                   └─► discovery, OpenAPI, health ────┘
 //! ```
 //!
-//! [`Service::respond`] is the only entry point. Nothing here depends on sockets: a request is a
+//! [`Service::respond`] is the only entry point of this server. Reads go through a [`reader::Reader`], which a
+//! copy of another server's collection uses too (`crate::mirror`). Nothing here depends on sockets: a request is a
 //! value, and the body of its response produces bytes only as fast as they are polled, so that a
 //! client that does not read costs no buffers.
 //!
@@ -33,15 +34,20 @@ mod write_options;
 mod delete_options;
 mod incoming;
 mod parsed_request;
+mod pace;
 mod show_protobuf;
 mod show;
 mod definition_follower;
 mod watch_encoder;
 mod guard;
+mod backend;
+mod read_error;
+mod reader;
 mod service;
 mod list;
 mod read;
 mod watch;
+mod copy_service;
 mod write;
 mod delete;
 mod discovery;
@@ -49,8 +55,13 @@ mod openapi;
 mod non_resource;
 mod respond;
 
+pub(crate) use backend::Backend;
+pub use backend::Freshness;
 pub(crate) use body::Cut;
 pub use body::ResponseBody;
 pub(crate) use connection_info::ConnectionInfo;
+pub(crate) use copy_service::CopyService;
+pub(crate) use definition_follower::DefinitionFollower;
+pub(crate) use pace::Pace;
 pub(crate) use service::Service;
 pub(crate) use settings::Settings;

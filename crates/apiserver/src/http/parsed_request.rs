@@ -43,8 +43,18 @@ impl ParsedRequest {
         let Some(kind) = catalog.kind(&target.group, &target.version, &target.resource) else {
             return Err(no_resource(catalog, &target.group));
         };
+        Self::of_kind(&kind, target, method, query)
+    }
+
+    /// Resolves the meaning of a method on a target of a kind.
+    pub(super) fn of_kind(
+        kind: &Arc<Kind>,
+        target: &Target,
+        method: &Method,
+        query: &Query,
+    ) -> Result<Self, RoutingError> {
         let watches = target.watch_prefix || (target.name.is_none() && query.flag("watch") == Some(true));
-        let parsed = |verb| Self { kind: Arc::clone(&kind), verb, target: target.clone() };
+        let parsed = |verb| Self { kind: Arc::clone(kind), verb, target: target.clone() };
         let verb = target.verb(method.as_str(), watches).map(|verb| match verb {
             // Without the deprecated `/watch/` prefix, a named object is read, whatever the query
             // says.
@@ -52,9 +62,9 @@ impl ParsedRequest {
             verb => verb,
         });
         if kind.def.custom {
-            custom(&kind, target, verb)?;
+            custom(kind, target, verb)?;
         } else {
-            builtin(&kind, target, method, verb)?;
+            builtin(kind, target, method, verb)?;
         }
         verb.map(parsed).ok_or_else(|| RoutingError::Refused(method_not_allowed()))
     }

@@ -1,61 +1,75 @@
 //! Reads of one object or a subresource of it.
 
-use dogwatch_core::{Details, Reason, Status};
 use http::StatusCode;
 
 use super::answer::{self, Answer};
+use super::backend::Freshness;
 use super::negotiated::Negotiated;
 use super::parsed_request::ParsedRequest;
 use super::query::Query;
+use super::reader::Reader;
 use super::service::Service;
 use super::show;
 use crate::ApiError;
 use crate::cluster::{KubeletRequest, ResponseObject};
 use crate::strconv;
 
-impl Service {
-    /// Serves one object, or a subresource of it.
+impl Reader {
+    /// Serves one object.
     pub(super) async fn get(
         &self,
         parsed: &ParsedRequest,
         query: &Query,
         negotiated: &Negotiated,
+        freshness: &dyn Freshness,
     ) -> Result<Answer, ApiError> {
-        match query.get("resourceVersion") {
-            None => {
-                self.cluster.storage().newest().await;
-            }
-            Some(text) => self.not_older_than(text).await?,
-        }
+        self.await_version(query, freshness).await?;
         let place = parsed.place();
-        let shown = if place.part.is_empty() {
-            let found = self.cluster.get(place.kind, &place.key()?);
-            let found = found.ok_or_else(|| place.kind.not_found(place.name))?;
-            self.cluster.conversion().ready_to_respond(place.kind, ResponseObject::Stored(found)).await?
-        } else {
-            KubeletRequest::of(&self.cluster, &place).check_container(query.get("container"))?;
-            self.cluster.read_part(&place).await?
+        let found = self.store().get(&place.kind.collection, &place.key()?);
+        let shown = match found {
+            Some(found) => self.backend.show(place.kind, &[found]).await?.pop().flatten(),
+            None => None,
         };
-        let content = show::object(&shown, place.kind, negotiated, self.cluster.source().now())?;
-        Ok(answer::document(StatusCode::OK, content, negotiated, &self.settings))
+        let shown = shown.ok_or_else(|| place.kind.not_found(place.name))?;
+        self.respond_with(&ResponseObject::Stored(shown), parsed, negotiated)
     }
 
-    async fn not_older_than(&self, text: &str) -> Result<(), ApiError> {
+    /// Waits for the version that a read of one object asks for.
+    async fn await_version(&self, query: &Query, freshness: &dyn Freshness) -> Result<(), ApiError> {
+        let Some(text) = query.get("resourceVersion") else {
+            return self.reach_newest(freshness).await.map(|_| ());
+        };
         let version: u64 = text.parse().map_err(|it| {
             let why = strconv::error("ParseUint", text, &it);
             ApiError::unexplained(format!("resourceVersion: Invalid value: {text:?}: {why}"))
         })?;
-        self.reach(version).await;
-        let revision = self.cluster.store().revision();
-        if revision < version { Err(too_large(version, revision)) } else { Ok(()) }
+        self.reach_or_refuse(version).await
+    }
+
+    fn respond_with(
+        &self,
+        shown: &ResponseObject,
+        parsed: &ParsedRequest,
+        negotiated: &Negotiated,
+    ) -> Result<Answer, ApiError> {
+        let content = show::object(shown, &parsed.kind, negotiated, self.backend.source().now())?;
+        Ok(answer::document(StatusCode::OK, content, negotiated, &self.settings))
     }
 }
 
-/// Returns 504: the store has not reached the version yet. As `NewTooLargeResourceVersionError` in
-/// k8s.io/apiserver v0.36.4 pkg/storage/errors.go.
-pub(super) fn too_large(requested: u64, revision: u64) -> ApiError {
-    let message = format!("Timeout: Too large resource version: {requested}, current: {revision}");
-    let mut status = Status::failure(Reason::Timeout, message);
-    status.details = Some(Details { retry_after_seconds: 1, ..Details::default() });
-    ApiError(Box::new(status)).cause("ResourceVersionTooLarge", "Too large resource version", "")
+impl Service {
+    /// Serves a subresource of an object.
+    pub(super) async fn get_part(
+        &self,
+        parsed: &ParsedRequest,
+        query: &Query,
+        negotiated: &Negotiated,
+    ) -> Result<Answer, ApiError> {
+        let reader = self.reader();
+        reader.await_version(query, &*self.cluster).await?;
+        let place = parsed.place();
+        KubeletRequest::of(&self.cluster, &place).check_container(query.get("container"))?;
+        let shown = self.cluster.read_part(&place).await?;
+        reader.respond_with(&shown, parsed, negotiated)
+    }
 }

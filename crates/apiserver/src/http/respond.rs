@@ -1,11 +1,9 @@
 //! The entry point: one request, one response.
 
 use bytes::Bytes;
-use http::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::Instant;
 
@@ -34,8 +32,6 @@ use crate::user::User;
 
 /// The log target of requests, one event each, so that they can be enabled separately.
 const REQUESTS: &str = "dogwatch_apiserver::requests";
-
-const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// A request that is parsed as far as fault rules and logs need it.
 struct RoutedRequest {
@@ -117,7 +113,7 @@ impl Service {
         };
         let code = answered.as_ref().map_or(0, |it| it.status().as_u16());
         self.record(&asked, &parts, &query, code);
-        answered.map(|answer| self.finish(answer, &parts))
+        answered.map(|answer| answer::finish(answer, &parts, self.cluster.source()))
     }
 
     /// Rejects what no API client sends: requests without a host, and requests that a web page
@@ -269,10 +265,12 @@ impl Service {
         let negotiated = Negotiated::of(headers, query, parsed.endpoint())?;
         let exchange = Exchange { headers, query, user, negotiated, connection: parts.extensions.get() };
         Ok(match (parsed.verb, patch) {
-            (Verb::Get, _) => self.get(parsed, query, &negotiated).await?,
-            (Verb::List, _) => self.list(parsed, query, &negotiated).await?,
+            (Verb::Get, _) if !parsed.part().is_empty() => self.get_part(parsed, query, &negotiated).await?,
+            (Verb::Get, _) => self.reader().get(parsed, query, &negotiated, &*self.cluster).await?,
+            (Verb::List, _) => self.reader().list(parsed, query, &negotiated, &*self.cluster).await?,
             (Verb::Watch, _) => {
-                self.watch(parsed, query, &negotiated, self.faults.watch(&call(parsed, "watch", &user.name)))?
+                let faults = self.faults.watch(&call(parsed, "watch", &user.name));
+                self.reader().watch(parsed, query, &negotiated, &*self.cluster, faults).await?
             }
             (Verb::Create, _) => self.create(parsed, &exchange, body).await?,
             (Verb::Patch, Some(form)) => self.patch(parsed, &exchange, form, body).await?,
@@ -330,20 +328,6 @@ impl Service {
             faults::admin(parts.method.as_str(), parts.uri.path(), &bytes, &self.faults, &self.cluster);
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         answer::value(code, &value, &Negotiated::plain(&parts.headers, query), &self.settings)
-    }
-
-    /// Adds the headers of every response.
-    fn finish(&self, mut answer: Answer, parts: &Parts) -> Answer {
-        let given = parts.headers.get(AUDIT_ID).filter(|it| !it.is_empty());
-        let audit_id = given.cloned().or_else(|| self.cluster.source().request_id().parse().ok());
-        let headers = answer.headers_mut();
-        headers.extend(audit_id.map(|it| (AUDIT_ID, it)));
-        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-        if parts.method == Method::HEAD {
-            let body = std::mem::replace(answer.body_mut(), ResponseBody::empty());
-            answer.headers_mut().extend(body.length().map(|it| (CONTENT_LENGTH, it.into())));
-        }
-        answer
     }
 
     fn record(&self, asked: &Asked<'_>, parts: &Parts, query: &Query, code: u16) {

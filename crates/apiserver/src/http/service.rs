@@ -14,6 +14,7 @@ use super::guard::Panics;
 use super::incoming;
 use super::negotiated::Negotiated;
 use super::query::Query;
+use super::reader::Reader;
 use super::settings::Settings;
 use crate::ApiError;
 use crate::auth::Authenticator;
@@ -96,6 +97,12 @@ impl Service {
         let settings = Arc::new(Settings { body_limit, ..Settings::clone(&self.settings) });
         let (faults, log) = (FaultInjector::default(), RequestLog::default());
         Self { faults, log, settings, is_component: true, ..self.clone() }
+    }
+
+    /// Returns the read path of the cluster.
+    pub(super) fn reader(&self) -> Reader {
+        let (backend, settings) = (Arc::clone(&self.cluster), Arc::clone(&self.settings));
+        Reader { backend, settings, counters: self.counters.clone(), panics: self.panics.clone() }
     }
 
     /// Returns the cluster.

@@ -3,6 +3,8 @@
 //! Everything here is the same for all encodings; the bytes of a list in protobuf are assembled in
 //! `show_protobuf.rs`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use dogwatch_core::{Reason, Status};
 use jiff::Timestamp;
@@ -10,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::content::{Content, unencodable};
 use super::negotiated::Negotiated;
+use super::pace::Pace;
 use super::pieces::Pieces;
 use super::show_protobuf::{ProtobufList, has_stored_metadata};
 use crate::ApiError;
@@ -73,45 +76,46 @@ pub(super) fn object(
     Content::of(&shown, negotiated.encoding).map_err(|it| unencodable(&it))
 }
 
-/// Encodes a list.
+/// Encodes a list. It may be long, so that other requests get their turn in between.
 ///
 /// # Errors
 ///
 /// Returns 406 if one object was requested.
-pub(super) fn list<'a>(
-    items: impl Iterator<Item = &'a Encoded>,
+pub(super) async fn list(
+    items: &[Arc<Encoded>],
     metadata: &ListMetadata,
     kind: &Kind,
     negotiated: &Negotiated,
     now: Timestamp,
 ) -> Result<Content, ApiError> {
     if negotiated.encoding == Encoding::Protobuf {
-        return protobuf_list(items, metadata, kind, negotiated.form);
+        return protobuf_list(items, metadata, kind, negotiated.form).await;
     }
     let json = match negotiated.form {
         ObjectForm::Table => {
             let columns = columns(kind, &json!({ "kind": kind.def.kind }));
             let table = print::table(Some(columns), metadata.to_value(false), Vec::new());
             let mut room = CellRoom::default();
-            let rows = items.map(|it| {
-                room.add(it.bytes().len());
+            let row = |it: &Encoded| {
+                room.add(it.length());
                 Ok(row(kind, &kind.try_show(it)?, negotiated, now, &mut room))
-            });
-            with_items(table, "rows", rows)?
+            };
+            with_items(table, "rows", items, row).await?
         }
         ObjectForm::MetadataList => {
             let list = print::partial_metadata_list(metadata.to_value(false), []);
-            with_items(list, "items", items.map(|it| Ok(print::partial_metadata(&kind.try_show(it)?))))?
+            let metadata = |it: &Encoded| Ok(print::partial_metadata(&kind.try_show(it)?));
+            with_items(list, "items", items, metadata).await?
         }
         ObjectForm::Metadata => return Err(is_a_list(kind)),
-        _ => whole_list(items, metadata, kind)?,
+        _ => whole_list(items, metadata, kind).await?,
     };
     Ok(Content::Json(json))
 }
 
 /// Encodes a list in protobuf, which has no tables.
-fn protobuf_list<'a>(
-    items: impl Iterator<Item = &'a Encoded>,
+async fn protobuf_list(
+    items: &[Arc<Encoded>],
     metadata: &ListMetadata,
     kind: &Kind,
     form: ObjectForm,
@@ -128,8 +132,12 @@ fn protobuf_list<'a>(
         print::partial_metadata_list(metadata.to_value(false), [])
     };
     let mut list = ProtobufList::new(&list).map_err(|it| unencodable(&it))?;
+    let mut pace = Pace::default();
     for item in items {
         let is_stored = kind.shows_bytes_of(item);
+        if !(is_stored && item.is_in_protobuf()) {
+            pace.after(item.length()).await;
+        }
         let added = if is_whole && is_stored {
             list.add_stored(item)
         } else if is_stored && has_stored_metadata(kind) {
@@ -145,13 +153,13 @@ fn protobuf_list<'a>(
 
 /// Encodes an empty list together with items, which go into the last of its fields, one after the
 /// other: a value takes many times the memory of its encoding.
-fn with_items(
+async fn with_items(
     list: Value,
     field: &str,
-    items: impl Iterator<Item = Result<Value, Unconverted>>,
+    items: &[Arc<Encoded>],
+    mut shown: impl FnMut(&Encoded) -> Result<Value, Unconverted>,
 ) -> Result<Pieces, Unconverted> {
-    let mut items = items.peekable();
-    if items.peek().is_none() {
+    if items.is_empty() {
         return Ok(Pieces::from(list.to_string().into_bytes()));
     }
     let mut fields = list;
@@ -161,8 +169,10 @@ fn with_items(
     let mut head = fields.to_string();
     head.truncate(head.len().saturating_sub(1));
     let mut pieces = Pieces::from_iter([Bytes::from(format!("{head},\"{field}\":["))]);
-    for (at, item) in items.enumerate() {
-        pieces.push(Bytes::from(format!("{}{}", if at > 0 { "," } else { "" }, item?)));
+    let mut pace = Pace::default();
+    for (at, item) in items.iter().enumerate() {
+        pieces.push(Bytes::from(format!("{}{}", if at > 0 { "," } else { "" }, shown(item)?)));
+        pace.after(item.length()).await;
     }
     pieces.push(Bytes::from_static(b"]}"));
     Ok(pieces)
@@ -244,8 +254,8 @@ impl ListMetadata {
 
 /// Concatenates the stored bytes of all items. Items of built-in kinds leave out the kind and
 /// version that the list has.
-fn whole_list<'a>(
-    items: impl Iterator<Item = &'a Encoded>,
+async fn whole_list(
+    items: &[Arc<Encoded>],
     metadata: &ListMetadata,
     kind: &Kind,
 ) -> Result<Pieces, Unconverted> {
@@ -263,8 +273,12 @@ fn whole_list<'a>(
         (head, "]}".to_owned())
     };
     let mut pieces = Pieces::from_iter([Bytes::from(head)]);
-    for (at, item) in items.enumerate() {
+    let mut pace = Pace::default();
+    for (at, item) in items.iter().enumerate() {
         let comma = at > 0;
+        if !(kind.shows_bytes_of(item) && item.is_in_json()) {
+            pace.after(item.length()).await;
+        }
         match (kind.shows_bytes_of(item), custom) {
             (true, true) => {
                 if comma {

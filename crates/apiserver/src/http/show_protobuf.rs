@@ -3,15 +3,10 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use crate::protobuf::{self, EncodeError, Envelope};
 use crate::registry::Kind;
-use crate::request::{Encoding, ObjectForm};
 use crate::store::Encoded;
-
-/// The number of bytes of JSON that are encoded in one go: about a millisecond of work.
-const ENCODE_STEP: usize = 64 * 1024;
 
 /// A list in protobuf, while it is assembled.
 #[derive(Debug)]
@@ -83,31 +78,4 @@ impl ProtobufList {
 /// protobuf, and some kinds hide an annotation.
 pub(super) fn has_stored_metadata(kind: &Kind) -> bool {
     !kind.def.custom && kind.rules.internal_annotation.is_none()
-}
-
-/// Encodes the objects of a list that are not encoded yet. A list may be long, so that other requests
-/// get their turn in between.
-pub(super) async fn encode_ahead<'a>(
-    items: impl Iterator<Item = &'a Encoded>,
-    kind: &Kind,
-    negotiated: &Negotiated,
-) {
-    let is_assembled = match negotiated.form {
-        ObjectForm::Whole => true,
-        ObjectForm::MetadataList => has_stored_metadata(kind),
-        _ => false,
-    };
-    if negotiated.encoding != Encoding::Protobuf || !is_assembled {
-        return;
-    }
-    let mut encoded = 0_usize;
-    for item in items.filter(|it| !it.is_in_protobuf() && kind.shows_bytes_of(it)) {
-        // An object without an encoding is reported when the list is assembled.
-        let _ = item.protobuf();
-        encoded = encoded.saturating_add(item.json().len());
-        if encoded >= ENCODE_STEP {
-            encoded = 0;
-            tokio::task::yield_now().await;
-        }
-    }
 }

@@ -23,37 +23,33 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use dogwatch_core::{Reason, Status};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::answer::{self, Answer};
+use super::backend::{Backend, Freshness};
 use super::body::{Cut, ResponseBody};
 use super::counters::CountedWatch;
 use super::definition_follower::DefinitionFollower;
 use super::guard::GuardedEvents;
-use super::list::selects_shown;
 use super::negotiated::Negotiated;
 use super::parsed_request::ParsedRequest;
 use super::pieces::Pieces;
 use super::query::Query;
-use super::read::too_large;
-use super::service::Service;
+use super::read_error::{too_large, too_old, unknown, view_ended};
+use super::reader::Reader;
 use super::stepping::{Step, StepStream, Stepwise};
 use super::watch_encoder::WatchEncoder;
 use crate::ApiError;
-use crate::cluster::Cluster;
 use crate::faults::{Disturbance, WatchFaults};
 use crate::reading::{Frame, Selection, event_for};
 use crate::registry::Kind;
 use crate::request::{InitialEvents, WatchOptions};
-use crate::store::{Change, Compacted, Cursor, Encoded};
+use crate::store::{Change, Cursor, Encoded};
 use crate::time;
 
 /// The maximum number of bytes of events in one batch: enough for one write, few enough to share
 /// the connection.
 const BATCH: usize = 64 * 1024;
-/// The number of bytes of an event besides its object, approximately.
-const EVENT_FRAME: usize = 30;
 /// The maximum number of initial events in one batch. A webhook may have to convert them, which
 /// takes time.
 const MAX_INITIAL: usize = 500;
@@ -67,12 +63,14 @@ const FLUSH_TIME: Duration = Duration::from_millis(1);
 /// One watch.
 #[derive(Debug)]
 struct Watch {
-    cluster: Arc<Cluster>,
+    backend: Arc<dyn Backend>,
     kind: Arc<Kind>,
     selection: Selection,
-    /// The conditions that can be checked before an object is converted to the version of the watch,
-    /// if the other conditions can only be checked after that.
+    /// The conditions that can be checked before an object is converted to the form that the client
+    /// sees, if the other conditions can only be checked after that.
     before_conversion: Option<Selection>,
+    /// Set if the conversion may have to be waited for.
+    waits_to_show: bool,
     encoder: WatchEncoder,
     faults: WatchFaults,
     definition: DefinitionFollower,
@@ -87,7 +85,8 @@ struct Watch {
     /// The waker that the timer was last polled with, since it was last set.
     timer_waker: Option<Waker>,
     state: WatchState,
-    /// Every change up to this version was sent or skipped; they are not sent again.
+    /// Every change before this version was sent or skipped; they are not sent again. Of the changes
+    /// at this version itself, those behind the cursor.
     sent_version: u64,
     /// Batches that are ready to be written.
     ready: VecDeque<Pieces>,
@@ -133,17 +132,18 @@ struct Batch {
     events: usize,
 }
 
-impl Service {
+impl Reader {
     /// Starts a watch. An invalid request is rejected here; a later failure is an `ERROR` event.
-    pub(super) fn watch(
+    pub(super) async fn watch(
         &self,
         parsed: &ParsedRequest,
         query: &Query,
         negotiated: &Negotiated,
+        freshness: &dyn Freshness,
         faults: WatchFaults,
     ) -> Result<Answer, ApiError> {
         negotiated.check_stream()?;
-        let options = WatchOptions::parse(query.pairs())?;
+        let mut options = WatchOptions::parse(query.pairs())?;
         let name = parsed.place().name;
         let selects = options.fields.terms().next().is_some();
         if !name.is_empty()
@@ -153,22 +153,28 @@ impl Service {
             return Err(ApiError::bad_request("fieldSelector metadata.name doesn't match requested name"));
         }
         let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
-        let before_conversion = selects_shown(&parsed.kind, &selection).then(|| selection.without_content());
+        // A list by a watch is as consistent as a list: `getWatchCacheResourceVersion` in
+        // k8s.io/apiserver v0.36.4 pkg/storage/cacher/cacher.go.
+        if query.get("resourceVersion").is_none() && query.flag("sendInitialEvents").is_some() {
+            options.version = freshness.newest().await?;
+        }
         let now = Instant::now();
         // Spread over one to two times the minimum, as `handleWatch` does in k8s.io/apiserver
         // v0.36.4 pkg/endpoints/handlers/get.go, so that the watches of one moment do not all end
         // together.
         let timeout = options.timeout.unwrap_or_else(|| {
-            time::scaled(self.settings.watch_timeout, 1.0 + self.cluster.source().spread())
+            time::scaled(self.settings.watch_timeout, 1.0 + self.backend.source().spread())
         });
+        let (backend, kind) = (&self.backend, &parsed.kind);
         let mut watch = Watch {
-            cluster: Arc::clone(&self.cluster),
-            kind: Arc::clone(&parsed.kind),
+            backend: Arc::clone(backend),
+            kind: Arc::clone(kind),
+            before_conversion: backend.selects_shown(kind, &selection).then(|| selection.without_content()),
+            waits_to_show: backend.waits_to_show(kind, &selection),
             selection,
-            before_conversion,
-            encoder: WatchEncoder::new(Arc::clone(&parsed.kind), *negotiated),
+            encoder: WatchEncoder::new(Arc::clone(kind), *negotiated),
             faults,
-            definition: DefinitionFollower::of(&self.cluster, &parsed.kind),
+            definition: backend.definition(kind),
             bookmarks: options.bookmarks,
             bookmark_period: self.settings.bookmark_period,
             next_bookmark: now,
@@ -178,11 +184,11 @@ impl Service {
             state: WatchState::Over,
             sent_version: options.version,
             ready: VecDeque::new(),
-            _counted: self.counters.watch(&parsed.kind.def.group, &parsed.kind.def.plural),
+            _counted: self.counters.watch(&kind.def.group, &kind.def.plural),
         };
         watch.plan_bookmark(now);
         watch.begin(&options, time::after(now, self.settings.version_wait));
-        let kind = Arc::clone(&parsed.kind);
+        let kind = Arc::clone(kind);
         let encoding = negotiated.encoding;
         let events = GuardedEvents::new(StepStream::Idle(watch), self.panics.clone(), kind, encoding);
         Ok(answer::events(ResponseBody::events(events), encoding))
@@ -234,20 +240,18 @@ impl Stepwise for Watch {
 impl Watch {
     fn begin(&mut self, options: &WatchOptions, await_until: Instant) {
         match options.initial {
-            InitialEvents::Send | InitialEvents::None
-                if options.version > self.cluster.store().revision() =>
-            {
+            _ if options.version > self.backend.store().revision() => {
                 self.state = WatchState::Awaiting(options.version, await_until, options.initial);
             }
             InitialEvents::Send => self.begin_with_state(),
-            InitialEvents::FromNow => self.begin_after(self.cluster.store().revision()),
+            InitialEvents::FromNow => self.begin_after(self.backend.store().revision()),
             InitialEvents::None => self.begin_after(options.version),
         }
     }
 
     fn begin_after(&mut self, version: u64) {
         self.sent_version = version;
-        match self.cluster.store().watch(&self.kind.collection, version) {
+        match self.backend.store().watch(&self.kind.collection, version) {
             Ok(cursor) => self.state = WatchState::Live(cursor),
             Err(compacted) => self.fail(&too_old(version, compacted)),
         }
@@ -256,8 +260,8 @@ impl Watch {
     /// Takes the existing objects. The cursor starts right after them, so that no change is missed
     /// in between.
     fn begin_with_state(&mut self) {
-        let cluster = Arc::clone(&self.cluster);
-        let store = cluster.store();
+        let backend = Arc::clone(&self.backend);
+        let store = backend.store();
         let (state, revision) = store.read(&self.kind.collection, |history, revision| {
             let all = history.list_in(revision, self.selection.namespace.as_deref(), None);
             let all = all.into_iter().flatten();
@@ -273,10 +277,12 @@ impl Watch {
     }
 
     async fn await_version(&mut self, version: u64, until: Instant, initial: InitialEvents) {
-        let store = self.cluster.store();
+        let backend = Arc::clone(&self.backend);
+        let store = backend.store();
         let in_time = timeout_at(until.min(self.deadline), store.reach(version)).await.is_ok();
         match initial {
             InitialEvents::None if in_time => self.begin_after(version),
+            InitialEvents::FromNow if in_time => self.begin_after(store.revision()),
             InitialEvents::None if self.deadline <= until => self.state = WatchState::Over,
             InitialEvents::None => self.fail(&unknown(version, store.revision())),
             _ if in_time => self.begin_with_state(),
@@ -292,19 +298,19 @@ impl Watch {
         let (room, mut size) = (self.faults.room().min(MAX_INITIAL), 0_usize);
         let fits = |it: &&Arc<Encoded>| {
             let before = size;
-            size = size.saturating_add(it.bytes().len()).saturating_add(EVENT_FRAME);
+            size = size.saturating_add(it.length());
             before < BATCH
         };
         let count = state.as_slice().iter().take(room).take_while(fits).count();
         let objects: Vec<_> = state.by_ref().take(count).collect();
         let is_last = state.len() == 0;
-        let objects = match self.cluster.conversion().ready_to_show(&self.kind, &objects).await {
+        let objects = match self.backend.show(&self.kind, &objects).await {
             Ok(objects) => objects,
             Err(refusal) => return self.fail(&refusal),
         };
         let mut batch = Batch::default();
         let selects = self.before_conversion.is_some();
-        for object in objects {
+        for object in objects.into_iter().flatten() {
             if selects && !self.selection.holds(&object) {
                 continue;
             }
@@ -314,11 +320,8 @@ impl Watch {
         }
         if is_last && matches!(self.state, WatchState::Initial(..)) {
             if self.bookmarks {
-                batch.pieces.push(self.encoder.bookmark(
-                    self.sent_version,
-                    true,
-                    self.cluster.source().now(),
-                ));
+                let now = self.backend.source().now();
+                batch.pieces.push(self.encoder.bookmark(self.sent_version, true, now));
             }
             if let WatchState::Initial(_, cursor) = std::mem::replace(&mut self.state, WatchState::Over) {
                 self.state = WatchState::Live(cursor);
@@ -337,6 +340,10 @@ impl Watch {
         if now >= time {
             self.plan_bookmark(now);
             return Some(Step::Run(Action::Bookmark));
+        }
+        if self.definition.poll_view_ended(context).is_ready() {
+            self.fail(&view_ended());
+            return None;
         }
         let WatchState::Live(cursor) = &mut self.state else { return None };
         match cursor.poll_next(context) {
@@ -386,14 +393,14 @@ impl Watch {
     /// Sends a change and the following ones as far as they fit: in place, if nothing has to be
     /// waited for.
     fn send(&mut self, first: Arc<Change>) -> Option<Step<Action>> {
-        let converts = self.kind.converted_by_webhook().is_some() || self.before_conversion.is_some();
-        if converts || !self.faults.is_open() {
+        if self.waits_to_show || !self.faults.is_open() {
             return Some(Step::Run(Action::Send(first)));
         }
         let (mut next, mut batch) = (Some(first), Batch::default());
         while let Some(change) = next.take() {
             if self.is_next(&change)
-                && let Some(frame) = event_for(&change, &self.selection)
+                && let Some(shown) = self.backend.show_change(change)
+                && let Some(frame) = event_for(&shown, &self.selection)
             {
                 self.add(&frame, &mut batch);
             }
@@ -413,12 +420,13 @@ impl Watch {
         let (mut next, mut changes, mut size) = (Some(first), Vec::new(), 0_usize);
         while let Some(change) = next.take() {
             if self.is_next(&change)
+                && let Some(change) = self.backend.show_change(change)
                 && let Some(frame) = event_for(&change, self.filter())
             {
                 if changes.is_empty() && !self.may_deliver().await {
                     return;
                 }
-                size = size.saturating_add(frame.object.bytes().len()).saturating_add(EVENT_FRAME);
+                size = size.saturating_add(frame.object.length());
                 changes.push(change);
             }
             next = self.next_if_room(size, changes.len());
@@ -435,20 +443,25 @@ impl Watch {
 
     /// Returns the events of changes, with objects that can be shown.
     async fn frames(&self, changes: &[Arc<Change>]) -> Result<Vec<Frame>, ApiError> {
+        if !self.waits_to_show {
+            return Ok(changes.iter().filter_map(|it| event_for(it, &self.selection)).collect());
+        }
         if self.before_conversion.is_none() {
-            let mut frames: Vec<_> = changes.iter().filter_map(|it| event_for(it, &self.selection)).collect();
+            let frames: Vec<_> = changes.iter().filter_map(|it| event_for(it, &self.selection)).collect();
             let objects: Vec<_> = frames.iter().map(|it| Arc::clone(&it.object)).collect();
-            let objects = self.cluster.conversion().ready_to_show(&self.kind, &objects).await?;
-            frames.iter_mut().zip(objects).for_each(|(frame, object)| frame.object = object);
-            return Ok(frames);
+            let shown = self.backend.show(&self.kind, &objects).await?;
+            let frames = frames.into_iter().zip(shown);
+            return Ok(frames
+                .filter_map(|(frame, object)| Some(Frame { object: object?, ..frame }))
+                .collect());
         }
         // Both states decide about the event, each in the version of the watch.
         let states: Vec<_> =
             changes.iter().flat_map(|it| it.before.iter().chain(&it.after)).cloned().collect();
-        let mut states = self.cluster.conversion().ready_to_show(&self.kind, &states).await?.into_iter();
+        let mut states = self.backend.show(&self.kind, &states).await?.into_iter();
         let convert = |change: &Arc<Change>| {
-            let before = change.before.as_ref().and_then(|_| states.next());
-            let after = change.after.as_ref().and_then(|_| states.next());
+            let before = change.before.as_ref().and_then(|_| states.next()).flatten();
+            let after = change.after.as_ref().and_then(|_| states.next()).flatten();
             event_for(&Change::new(change.version, before, after), &self.selection)
         };
         Ok(changes.iter().filter_map(convert).collect())
@@ -460,9 +473,10 @@ impl Watch {
     }
 
     /// Returns true if a change was not sent yet, and records that it is sent or skipped now. A
-    /// watch from a future version does not get the changes before it.
+    /// watch from a future version does not get the changes before it. The cursor starts after the
+    /// version of the watch, so an equal version is that of another change.
     fn is_next(&mut self, change: &Change) -> bool {
-        let is_next = change.version > self.sent_version;
+        let is_next = change.version >= self.sent_version;
         self.sent_version = self.sent_version.max(change.version);
         is_next
     }
@@ -471,7 +485,7 @@ impl Watch {
     /// false.
     fn add(&mut self, frame: &Frame, batch: &mut Batch) -> bool {
         batch.events += 1;
-        let encoded = self.encoder.event(frame, self.cluster.source(), &mut batch.pieces);
+        let encoded = self.encoder.event(frame, self.backend.source(), &mut batch.pieces);
         if let Err(refusal) = &encoded {
             batch.pieces.push(self.encoder.last_error(refusal));
             self.state = WatchState::Over;
@@ -491,7 +505,7 @@ impl Watch {
 
     /// Sends a bookmark, unless there are changes to send first.
     async fn send_bookmark(&mut self) {
-        let revision = self.cluster.store().revision();
+        let revision = self.backend.store().revision();
         let WatchState::Live(cursor) = &mut self.state else { return };
         // All changes up to the revision are in the log: once the cursor is at its end, all of them
         // were sent.
@@ -507,7 +521,7 @@ impl Watch {
         }
         if self.bookmarks && revision >= self.sent_version && self.may_deliver().await {
             self.sent_version = revision;
-            let bookmark = self.encoder.bookmark(revision, false, self.cluster.source().now());
+            let bookmark = self.encoder.bookmark(revision, false, self.backend.source().now());
             self.deliver(Batch { pieces: Pieces::from_iter([bookmark]), events: 0 });
         }
     }
@@ -562,18 +576,4 @@ impl Watch {
             None => time::after(now, self.bookmark_period),
         };
     }
-}
-
-/// Returns 410: the server has never reached this version. The code is 410 because clients list
-/// again only after 410: kube-rs retries a watch that ended with 504 at the same version forever.
-fn unknown(version: u64, revision: u64) -> ApiError {
-    let message = format!("unknown resource version: {version}, the newest is {revision}");
-    ApiError(Box::new(Status::failure(Reason::Expired, message)))
-}
-
-/// Returns 410: the changes after a version are no longer kept. The message is that of
-/// k8s.io/apiserver v0.36.4 pkg/storage/cacher/watch_cache.go.
-fn too_old(version: u64, compacted: Compacted) -> ApiError {
-    let message = format!("too old resource version: {version} ({})", compacted.oldest);
-    ApiError(Box::new(Status::failure(Reason::Expired, message)))
 }

@@ -51,7 +51,7 @@ impl WatchEncoder {
             metadata_event(frame.event_type.as_str(), stored.metadata().unwrap_or_default(), out);
         } else if self.negotiated.form != ObjectForm::Whole || !self.kind.shows_bytes_of(&frame.object) {
             let object = self.kind.try_show(&frame.object)?;
-            self.room.renew(frame.object.bytes().len());
+            self.room.renew(frame.object.length());
             out.push(self.shaped(frame.event_type.as_str(), object, source.now())?);
         } else if self.negotiated.encoding == Encoding::Protobuf {
             frame.write_protobuf(out).map_err(|it| unencodable(&it))?;

@@ -71,7 +71,8 @@ pub(crate) fn list(
         }
         _ => None,
     };
-    let next = last.map(|it| ContinueToken { version: Some(version), after: it.key().clone() });
+    let next =
+        last.map(|it| ContinueToken { version: Some(version), after: it.key().clone(), is_of_copy: false });
     Ok(Page { items, version, next, remaining })
 }
 
@@ -150,7 +151,7 @@ mod tests {
         let (mut history, _) = written(&["a", "b", "c"]);
         history.write(&ObjectKey::cluster("b"), 4, None);
         history.compact(4);
-        let token = ContinueToken { version: Some(3), after: ObjectKey::cluster("a") };
+        let token = ContinueToken { version: Some(3), after: ObjectKey::cluster("a"), is_of_copy: false };
         let old = options(&[("limit", "2"), ("continue", &token.encode())]);
         let refusal = list(&history, 4, &old, &Selection::default()).expect_err("compacted");
         assert!(
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn a_page_of_a_future_version_gets_504() {
         let (history, revision) = written(&["a", "b", "c"]);
-        let token = ContinueToken { version: Some(4), after: ObjectKey::cluster("a") };
+        let token = ContinueToken { version: Some(4), after: ObjectKey::cluster("a"), is_of_copy: false };
         let ahead = options(&[("limit", "1"), ("continue", &token.encode())]);
         let refusal = list(&history, revision, &ahead, &Selection::default()).expect_err("not yet");
         assert!(refusal.0.is_too_large_resource_version() && refusal.0.code == 504, "{refusal}");

@@ -28,11 +28,11 @@ pub(crate) fn event_for(change: &Change, selection: &Selection) -> Option<Frame>
     let selected = |object: &Option<Arc<Encoded>>| object.as_ref().is_some_and(|it| selection.holds(it));
     let (event_type, object) = match (selected(&change.before), selected(&change.after)) {
         (false, false) => return None,
-        (false, true) => (EventType::Added, change.after.as_ref()),
-        (true, true) => (EventType::Modified, change.after.as_ref()),
+        (false, true) => (EventType::Added, change.after.clone()),
+        (true, true) => (EventType::Modified, change.after.clone()),
         (true, false) => (EventType::Deleted, change.last()),
     };
-    object.map(|object| Frame { event_type, object: Arc::clone(object) })
+    object.map(|object| Frame { event_type, object })
 }
 
 impl Frame {

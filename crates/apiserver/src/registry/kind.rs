@@ -90,6 +90,13 @@ impl Kind {
         }
     }
 
+    /// Creates a built-in kind whose objects are stored as they are served, and returns it with the
+    /// conversion to the form in which this server would store them.
+    pub(super) fn builtin_as_served(def: &Arc<ResourceDef>) -> (Self, Option<&'static Conversion>) {
+        let collection = builtin_collection(def, None);
+        (Self { family: Family::Builtin, collection, ..Self::builtin(def) }, conversion_of(def))
+    }
+
     /// Creates a version of a custom kind.
     pub(super) fn custom(
         def: Arc<ResourceDef>,
@@ -132,6 +139,14 @@ impl Kind {
     pub fn custom_version(&self) -> Option<&custom::Version> {
         match &self.family {
             Family::Custom { kind, version, .. } => kind.versions.get(*version),
+            _ => None,
+        }
+    }
+
+    /// Returns the custom kind that this is a version of, or `None` for a built-in kind.
+    pub(crate) fn custom_kind(&self) -> Option<&CustomKind> {
+        match &self.family {
+            Family::Custom { kind, .. } => Some(kind),
             _ => None,
         }
     }

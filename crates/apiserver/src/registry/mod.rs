@@ -7,6 +7,7 @@
 //! The `mod` lines below are in layer order.
 
 mod kind;
+mod copied;
 mod definition;
 mod catalog;
 
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 pub(crate) use catalog::Catalog;
+pub(crate) use copied::{CopiedKind, ReceivedBytes};
 pub(crate) use kind::{Family, Kind, Unconverted};
 
 use crate::store::{CollectionName, Encoded};

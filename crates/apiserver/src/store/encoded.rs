@@ -1,51 +1,29 @@
 //! One version of one object, encoded once and immutable.
 //!
-//! Lists and watches write these bytes as they are: an object is stored as the line of a watch
-//! event, and the object itself is a slice of it. The version is at a known offset, so that the
-//! last state of a deleted object can carry the version of the deletion without being encoded
-//! again.
+//! Lists and watches write the stored bytes as they are: an object is stored as the line of a watch
+//! event ([`JsonLine`]) or as the frame of one ([`ProtobufFrame`]), and the object itself is a slice of
+//! it. The version is at a known offset, so that the last state of a deleted object can carry the
+//! version of the deletion without being encoded again.
 //!
-//! The same object in protobuf is encoded when a client asks for it first, and then kept for all
-//! others.
+//! An object of this server is stored in JSON, one of another server ([`super::received`]) in the
+//! encoding in which it arrived. The other encoding is made when a client asks for it first, and then
+//! kept for all others. A received object that is not in use is compressed.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use dogwatch_core::{Labels, ObjectKey};
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::attributes::{Attributes, SelectableField};
+use super::compressed::{BytesCompressor, Compressed};
+use super::encodings::Encodings;
 use super::event_type::EventType;
+use super::json_line::{JsonLine, Unversioned};
 use super::protobuf_frame::ProtobufFrame;
 use crate::depth;
-use crate::plain_json;
-use crate::protobuf::{EncodeError, has_protobuf};
-
-/// The field that is left empty in the encoding, and filled in when the version is known.
-const VERSION: &str = "resourceVersion";
-
-/// The metadata fields that [`Encoded::is_tied`] reports.
-const TIE_FIELDS: [&str; 3] = ["ownerReferences", "finalizers", "deletionTimestamp"];
-
-/// The bytes after the object in the line of a watch event.
-const LINE_END: &[u8] = b"}\n";
-
-/// The number of bytes by which an object that is kept in protobuf may be larger than its JSON: the
-/// lengths of a large text, and the structure around the bytes.
-const PROTOBUF_OVERHEAD: usize = size_of::<ProtobufFrame>() + 64;
-
-/// A selectable field of an object: its name and its value.
-pub(crate) type SelectableField = (FieldName, String);
-
-/// The name of a selectable field.
-#[derive(Clone, Debug)]
-pub enum FieldName {
-    /// A field of a built-in kind.
-    Static(&'static str),
-    /// A field of a custom kind, shared by all objects of the kind.
-    Shared(Arc<str>),
-}
+use crate::protobuf::EncodeError;
 
 /// The reason that an object cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,33 +39,12 @@ pub enum Unstorable {
 
 /// An object that is encoded except for its version.
 ///
-/// [`Draft::new`] is the only way into the store, so every object that it accepts must stay
-/// readable: [`Encoded::to_value`] relies on its checks.
+/// [`Draft::new`] is the only way of this server's own objects into the store, so every object that it
+/// accepts must stay readable: [`Encoded::to_value`] relies on its checks.
 #[derive(Clone, Debug)]
 pub struct Draft {
     attributes: Attributes,
-    /// The object without the digits of its version, but with the quotes around them.
-    text: Vec<u8>,
-    /// The number of bytes of `text` with kind and API version, which items of a typed list omit.
-    preamble: usize,
-    /// The offset in `text` of the digits of the version.
-    version_at: usize,
-}
-
-/// The attributes of an object that are known without decoding it.
-#[derive(Clone, Debug)]
-struct Attributes {
-    key: ObjectKey,
-    uid: String,
-    labels: BTreeMap<String, String>,
-    /// Set if the metadata has owners, finalizers or a deletion timestamp.
-    tied: bool,
-    /// The selectable fields other than name and namespace.
-    fields: Vec<SelectableField>,
-    /// The schema that the object was prepared with.
-    schema: Option<u64>,
-    /// Set if the kind has a protobuf encoding.
-    has_protobuf: bool,
+    object: Unversioned,
 }
 
 /// One version of one object.
@@ -95,42 +52,32 @@ struct Attributes {
 pub struct Encoded {
     version: u64,
     attributes: Arc<Attributes>,
-    /// The event type in `line`.
-    event_type: EventType,
-    /// The line of a watch event. Invariant: the head of the event type, one JSON object,
-    /// [`LINE_END`].
-    line: Bytes,
-    /// The number of bytes of the object with kind and API version.
-    preamble: usize,
-    /// The offset in the object of the digits of the version.
-    version_at: usize,
-    /// The object in protobuf, once it was requested; `None` if it is not kept.
-    protobuf: OnceLock<Option<Box<ProtobufFrame>>>,
+    stored: Stored,
 }
 
-impl FieldName {
-    fn as_str(&self) -> &str {
+/// The bytes of an object.
+#[derive(Clone, Debug)]
+enum Stored {
+    /// As they are.
+    Open(Encodings),
+    /// Compressed.
+    Compressed(Arc<Compressed>),
+}
+
+/// The encodings of an object while they are read.
+enum Opened<'a> {
+    Stored(&'a Encodings),
+    Decompressed(Arc<Encodings>),
+}
+
+impl Deref for Opened<'_> {
+    type Target = Encodings;
+
+    fn deref(&self) -> &Encodings {
         match self {
-            Self::Static(name) => name,
-            Self::Shared(name) => name,
+            Self::Stored(encodings) => encodings,
+            Self::Decompressed(encodings) => encodings,
         }
-    }
-}
-
-impl From<&'static str> for FieldName {
-    fn from(name: &'static str) -> Self {
-        Self::Static(name)
-    }
-}
-
-impl Attributes {
-    /// Returns the approximate number of bytes outside of the structure itself: labels and selectable
-    /// fields are copied from the object. Shared names do not count.
-    fn heap_size(&self) -> usize {
-        let label = |(key, value): (&String, &String)| 2 * size_of::<String>() + key.len() + value.len();
-        let field = |(_, value): &SelectableField| size_of::<SelectableField>() + value.len();
-        let labels: usize = self.labels.iter().map(label).sum();
-        labels + self.fields.iter().map(field).sum::<usize>()
     }
 }
 
@@ -145,51 +92,9 @@ impl Draft {
         if depth::is_exceeded_by(object) {
             return Err(Unstorable::TooDeep);
         }
-        let object = object.as_object().ok_or(Unstorable::NoName)?;
-        let metadata = object.get("metadata").and_then(Value::as_object).ok_or(Unstorable::NoName)?;
-        let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
-        let key =
-            ObjectKey::from_parts(Some(text("namespace")), text("name")).map_err(|_| Unstorable::NoName)?;
-        let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
-        let labels =
-            labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
-        let tied = TIE_FIELDS.iter().any(|it| metadata.contains_key(*it));
-        let type_field = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
-        let attributes = Attributes {
-            key,
-            uid: text("uid").to_owned(),
-            labels,
-            tied,
-            fields,
-            schema: None,
-            has_protobuf: has_protobuf(type_field("apiVersion"), type_field("kind")),
-        };
-
-        let mut out = Vec::with_capacity(2048);
-        out.push(b'{');
-        // Kind and API version come first, so that a list can omit them.
-        for name in ["kind", "apiVersion"] {
-            if let Some(value) = object.get(name) {
-                write_entry(&mut out, name, value);
-            }
-        }
-        let preamble = out.len();
-        let mut version_at = 0;
-        for (name, value) in object {
-            match name.as_str() {
-                "kind" | "apiVersion" => {}
-                "metadata" => {
-                    out.extend_from_slice(b"\"metadata\":");
-                    version_at = write_metadata(&mut out, metadata);
-                    out.push(b',');
-                }
-                _ => write_entry(&mut out, name, value),
-            }
-        }
-        // There is a comma after the last entry, and at least one entry: the metadata.
-        out.pop();
-        out.push(b'}');
-        Ok(Self { attributes, text: out, preamble, version_at })
+        let attributes = Attributes::of(object, fields).ok_or(Unstorable::NoName)?;
+        let members = object.as_object().ok_or(Unstorable::NoName)?;
+        Ok(Self { attributes, object: Unversioned::encode(members) })
     }
 
     /// Records the schema that the object was prepared with. Its bytes can be served unchanged only
@@ -207,14 +112,12 @@ impl Draft {
 
     /// Returns its size in bytes, without the digits of its version.
     pub fn size(&self) -> usize {
-        self.text.len()
+        self.object.len()
     }
 
     /// Returns true if a stored object has the same content, apart from its version.
     pub fn says_what(&self, stored: &Encoded) -> bool {
-        let (head, tail) = self.text.split_at(self.version_at);
-        let (stored_head, stored_tail) = stored.around_version();
-        head == stored_head && tail == stored_tail
+        self.object.has_content_of(&stored.line())
     }
 
     /// Returns the object at the version at which it was created.
@@ -224,15 +127,67 @@ impl Draft {
 
     /// Returns the object at the version of an event of this type.
     pub fn encode(self, event_type: EventType, version: u64) -> Encoded {
-        let (head, tail) = self.text.split_at(self.version_at);
-        let line = line(event_type, head, version, tail);
-        let (preamble, version_at) = (self.preamble, self.version_at);
-        let (attributes, protobuf) = (Arc::new(self.attributes), OnceLock::new());
-        Encoded { version, attributes, event_type, line, preamble, version_at, protobuf }
+        Encoded::new(version, Arc::new(self.attributes), self.object.at(event_type, version).into())
     }
 }
 
 impl Encoded {
+    /// Creates a version of an object.
+    pub(super) fn new(version: u64, attributes: Arc<Attributes>, encodings: Encodings) -> Self {
+        Self { version, attributes, stored: Stored::Open(encodings) }
+    }
+
+    /// Compresses the bytes of a received object, if that makes them smaller. With `is_open`, they are
+    /// also kept as they are until [`Self::close`].
+    #[must_use]
+    pub(crate) fn compressed(self, compressor: &BytesCompressor, is_open: bool) -> Self {
+        let stored = match self.stored {
+            Stored::Open(encodings) => match Compressed::new(&encodings, compressor) {
+                Some(compressed) => {
+                    if is_open {
+                        compressed.keep(Arc::new(encodings));
+                    }
+                    Stored::Compressed(Arc::new(compressed))
+                }
+                None => Stored::Open(encodings),
+            },
+            stored => stored,
+        };
+        Self { stored, ..self }
+    }
+
+    /// Keeps the bytes of a compressed object as they are until [`Self::close`]: it is about to be read
+    /// by many.
+    pub fn open(&self) {
+        if let Stored::Compressed(compressed) = &self.stored {
+            compressed.keep(compressed.open());
+        }
+    }
+
+    /// Drops everything but the compressed bytes, if the object is compressed.
+    pub fn close(&self) {
+        if let Stored::Compressed(compressed) = &self.stored {
+            compressed.close();
+        }
+    }
+
+    /// Returns true if the object is compressed, whether or not it is also open.
+    pub fn is_compressed(&self) -> bool {
+        matches!(&self.stored, Stored::Compressed(_))
+    }
+
+    /// Returns true if reading the object takes decompressing it.
+    pub fn is_closed(&self) -> bool {
+        matches!(&self.stored, Stored::Compressed(compressed) if !compressed.is_open())
+    }
+
+    fn encodings(&self) -> Opened<'_> {
+        match &self.stored {
+            Stored::Open(encodings) => Opened::Stored(encodings),
+            Stored::Compressed(compressed) => Opened::Decompressed(compressed.open()),
+        }
+    }
+
     /// Returns the key that it is stored under.
     pub fn key(&self) -> &ObjectKey {
         &self.attributes.key
@@ -260,7 +215,7 @@ impl Encoded {
 
     /// Returns true if it has owners, finalizers or a deletion timestamp. Most objects do not.
     pub fn is_tied(&self) -> bool {
-        self.attributes.tied
+        self.attributes.is_tied
     }
 
     /// Returns the value of a selectable field.
@@ -275,154 +230,92 @@ impl Encoded {
         }
     }
 
-    /// Returns the same content with another version, as a deletion shows it.
+    /// Returns the same content with another version, as a deletion shows it. It is not compressed.
     #[must_use]
     pub fn with_version(&self, version: u64) -> Self {
-        let (head, tail) = self.around_version();
-        let line = line(EventType::Deleted, head, version, tail);
-        Self {
-            version,
-            event_type: EventType::Deleted,
-            line,
-            attributes: Arc::clone(&self.attributes),
-            protobuf: OnceLock::new(),
-            ..*self
-        }
-    }
-
-    /// Returns its JSON.
-    pub fn json(&self) -> &[u8] {
-        &self.line[self.event_type.head().len()..self.line.len() - LINE_END.len()]
+        Self::new(version, Arc::clone(&self.attributes), self.encodings().deleted_at(version))
     }
 
     /// Returns its approximate size in memory, in bytes. It is the same before and after the object
-    /// is encoded in protobuf.
-    pub(super) fn size(&self) -> usize {
-        let encodings = self.line.len() + if self.attributes.has_protobuf { self.max_protobuf() } else { 0 };
+    /// is made in its second encoding, and for a compressed object while it is open.
+    pub(crate) fn size(&self) -> usize {
+        let encodings = match &self.stored {
+            Stored::Open(encodings) => encodings.size(self.attributes.has_protobuf),
+            Stored::Compressed(compressed) => compressed.size(),
+        };
         size_of::<Self>() + size_of::<Attributes>() + encodings + self.attributes.heap_size()
     }
 
-    /// Returns the maximum number of bytes in protobuf that are kept: those of the JSON, which is
-    /// larger except for objects of mostly small or negative numbers. They count from the beginning,
-    /// because a log subtracts the size of an object that it drops from a sum it was added to before.
-    fn max_protobuf(&self) -> usize {
-        self.line.len() + PROTOBUF_OVERHEAD
+    /// Returns the number of bytes of the encoding that it is stored in, without compression: about the
+    /// work of reading it.
+    pub fn length(&self) -> usize {
+        match &self.stored {
+            Stored::Open(encodings) => encodings.length(),
+            Stored::Compressed(compressed) => compressed.length(),
+        }
     }
 
-    /// Returns the object in protobuf. It is encoded once for all callers.
+    /// Returns the event type that the object was encoded with.
+    pub fn event_type(&self) -> EventType {
+        match &self.stored {
+            Stored::Open(encodings) => encodings.event_type(),
+            Stored::Compressed(compressed) => compressed.event_type(),
+        }
+    }
+
+    /// Returns the object in protobuf, in its envelope, if that is the encoding that it is stored in.
+    pub fn stored_protobuf(&self) -> Option<Bytes> {
+        match &*self.encodings() {
+            Encodings::Json(..) => None,
+            Encodings::Protobuf(frame, _) => Some(frame.object()),
+        }
+    }
+
+    /// Returns the object in protobuf. It is encoded once for all callers, unless it is compressed.
     ///
     /// # Errors
     ///
     /// Returns an error if the kind has no protobuf encoding, or if a value does not have the type of
-    /// its field.
+    /// its field. In an object of another server, a field that protobuf does not have is one too.
     pub fn protobuf(&self) -> Result<ProtobufFrame, EncodeError> {
-        let encode = || ProtobufFrame::encode(self.event_type, &self.to_value());
-        let mut encoded = None;
-        let kept = self.protobuf.get_or_init(|| {
-            let frame = encode();
-            let is_kept = |it: &&ProtobufFrame| it.len() <= self.max_protobuf();
-            let kept = frame.as_ref().ok().filter(is_kept).cloned().map(Box::new);
-            encoded = Some(frame);
-            kept
-        });
-        match (encoded, kept) {
-            (Some(encoded), _) => encoded,
-            (None, Some(kept)) => Ok((**kept).clone()),
-            (None, None) => encode(),
-        }
+        self.encodings().protobuf()
     }
 
-    /// Returns true if [`Self::protobuf`] has nothing to encode.
+    /// Returns true if [`Self::protobuf`] has nothing to do.
     pub fn is_in_protobuf(&self) -> bool {
-        self.protobuf.get().is_some_and(Option::is_some)
+        !self.is_closed() && self.encodings().is_in_protobuf()
     }
 
-    /// Returns its JSON as shared bytes, without copying.
+    /// Returns true if [`Self::bytes`] has nothing to do.
+    pub fn is_in_json(&self) -> bool {
+        !self.is_closed() && self.encodings().is_in_json()
+    }
+
+    fn line(&self) -> JsonLine {
+        self.encodings().line(self.version)
+    }
+
+    /// Returns its JSON as shared bytes. It is encoded once for all callers, unless it is compressed.
     pub fn bytes(&self) -> Bytes {
-        self.line.slice(self.event_type.head().len()..self.line.len() - LINE_END.len())
+        self.line().object()
     }
 
     /// Returns its JSON after kind and API version, as it follows the opening brace of an item in a
     /// typed list.
     pub fn bare_bytes(&self) -> Bytes {
-        self.bytes().slice(self.preamble..)
+        self.line().bare()
     }
 
     /// Writes the line of a watch event of this type. It is one piece for the event type that the
     /// object was stored with, and three for others.
     pub fn write_line(&self, event_type: EventType, out: &mut impl Extend<Bytes>) {
-        if event_type == self.event_type {
-            out.extend([self.line.clone()]);
-        } else {
-            let head = Bytes::from_static(event_type.head());
-            out.extend([head, self.bytes(), Bytes::from_static(LINE_END)]);
-        }
+        self.line().write_event(event_type, out);
     }
 
     /// Returns the object as a value.
     pub fn to_value(&self) -> Value {
-        plain_json::from_own_slice(self.json())
-            .expect("`Draft::new` accepts only values within the depth limit of the parser")
+        self.encodings().to_value()
     }
-
-    /// Returns the bytes before and after the digits of the version.
-    fn around_version(&self) -> (&[u8], &[u8]) {
-        let (head, rest) = self.json().split_at(self.version_at);
-        (head, &rest[digits(self.version)..])
-    }
-}
-
-/// Returns the number of decimal digits of a number.
-fn digits(number: u64) -> usize {
-    number.checked_ilog10().unwrap_or(0) as usize + 1
-}
-
-fn line(event_type: EventType, before: &[u8], version: u64, behind: &[u8]) -> Bytes {
-    let mut line = Vec::with_capacity(
-        event_type.head().len() + before.len() + digits(version) + behind.len() + LINE_END.len(),
-    );
-    line.extend_from_slice(event_type.head());
-    line.extend_from_slice(before);
-    line.extend_from_slice(version.to_string().as_bytes());
-    line.extend_from_slice(behind);
-    line.extend_from_slice(LINE_END);
-    Bytes::from(line)
-}
-
-/// Writes the metadata with an empty version in its sorted position; returns the offset of its
-/// digits.
-fn write_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>) -> usize {
-    let mut version_at = None;
-    let mut write_version = |out: &mut Vec<u8>| {
-        write_entry(out, VERSION, "");
-        version_at = Some(out.len() - "\",".len());
-    };
-    out.push(b'{');
-    let mut written = false;
-    for (name, value) in metadata {
-        if !written && name.as_str() >= VERSION {
-            write_version(out);
-            written = true;
-        }
-        if name != VERSION {
-            write_entry(out, name, value);
-        }
-    }
-    if !written {
-        write_version(out);
-    }
-    out.pop();
-    out.push(b'}');
-    version_at.expect("the version was written")
-}
-
-/// Writes an entry of an object, followed by a comma.
-fn write_entry(out: &mut Vec<u8>, name: &str, value: &(impl Serialize + ?Sized)) {
-    const TEXT: &str = "writing JSON to memory does not fail";
-    serde_json::to_writer(&mut *out, name).expect(TEXT);
-    out.push(b':');
-    serde_json::to_writer(&mut *out, value).expect(TEXT);
-    out.push(b',');
 }
 
 #[cfg(test)]
@@ -471,27 +364,13 @@ mod tests {
         assert_eq!(crate::protobuf::decode(&first).expect("protobuf").value, object);
         assert_eq!(stored.protobuf().expect("a built-in kind").object().as_ptr(), first.as_ptr());
         assert_eq!((before, stored.is_in_protobuf()), ((stored.size(), false), true));
-        assert!(stored.size() >= stored.json().len() + first.len());
+        assert!(stored.size() >= stored.bytes().len() + first.len());
         // The last state has another version, and so other bytes.
         let last = stored.with_version(43).protobuf().expect("a built-in kind").object();
         assert_eq!(
             crate::protobuf::decode(&last).expect("protobuf").value["metadata"]["resourceVersion"],
             "43"
         );
-    }
-
-    #[test]
-    fn protobuf_that_is_larger_than_its_json_is_not_kept() {
-        let groups: Vec<_> = (0..100).map(|_| -1).collect();
-        let pod = json!({ "kind": "Pod", "apiVersion": "v1", "metadata": { "name": "a", "resourceVersion": "1" },
-            "spec": { "containers": [], "securityContext": { "supplementalGroups": groups } } });
-        let stored = Draft::new(&pod, vec![]).expect("it has a name").at(1);
-        let object = stored.protobuf().expect("a built-in kind").object();
-        assert!(object.len() > stored.json().len() + PROTOBUF_OVERHEAD && !stored.is_in_protobuf());
-        assert_eq!(stored.protobuf().expect("a built-in kind").object(), object);
-        let custom = json!({ "kind": "Widget", "apiVersion": "example.com/v1", "metadata": { "name": "a" } });
-        let custom = Draft::new(&custom, vec![]).expect("it has a name").at(1);
-        assert!(custom.protobuf().is_err() && custom.protobuf().is_err());
     }
 
     #[test]

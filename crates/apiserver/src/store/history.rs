@@ -4,6 +4,7 @@
 //! Reads at a version, continued lists, and watches from the past all use this one structure. It
 //! has no lock and no clock; [`super::Store`] has the lock, and its callers know the time.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dogwatch_core::ObjectKey;
@@ -14,9 +15,9 @@ use super::objects::Objects;
 
 /// One collection through time. A clone shares everything that is not written afterwards.
 ///
-/// Invariants: the versions of an object and the changes are strictly increasing; the states of
-/// every kept change are kept, unless they are forgotten; nothing is kept of an object that was
-/// deleted before `forgotten`, which is never before `compacted`.
+/// Invariants: the versions of an object are strictly increasing, and those of the changes never
+/// decrease; the states of every kept change are kept, unless they are forgotten; nothing is kept of an
+/// object that was deleted before `forgotten`, which is never before `compacted`.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The states of each object since `forgotten`.
@@ -27,7 +28,13 @@ pub struct History {
     compacted: u64,
     /// The oldest version that can be listed; changes before it may still be kept.
     forgotten: u64,
+    /// The versions strictly between two that cannot be read, oldest first. Always empty but for a
+    /// copy of another server, which did not see every change: see [`Self::skip`].
+    gaps: VecDeque<(u64, u64)>,
 }
+
+/// The maximum number of gaps.
+const MAX_GAPS: usize = 64;
 
 /// The error of reading a version that is no longer kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +55,16 @@ impl History {
     /// Returns the current object.
     pub fn get(&self, key: &ObjectKey) -> Option<&Arc<Encoded>> {
         self.objects.get(key)?.now()
+    }
+
+    /// Returns the version of the newest change of an object, also if that is its deletion.
+    pub fn changed_at(&self, key: &ObjectKey) -> Option<u64> {
+        self.objects.get(key).map(|it| it.changed_at())
+    }
+
+    /// Returns the number of objects that exist now.
+    pub fn object_count(&self) -> usize {
+        self.objects.live_before(&|_| true)
     }
 
     /// Returns the object at a version.
@@ -122,10 +139,45 @@ impl History {
 
     /// Writes a state, or a deletion. The version must be newer than all before.
     pub fn write(&mut self, key: &ObjectKey, version: u64, after: Option<Arc<Encoded>>) -> Arc<Change> {
+        self.write_with_last(key, version, after, None)
+    }
+
+    /// Writes as [`Self::write`]. `last` is the last state of a deleted object, if that is known. The
+    /// version may be that of other objects.
+    pub fn write_with_last(
+        &mut self,
+        key: &ObjectKey,
+        version: u64,
+        after: Option<Arc<Encoded>>,
+        last: Option<Arc<Encoded>>,
+    ) -> Arc<Change> {
         let before = self.objects.write(key, version, after.clone());
-        let change = Arc::new(Change::new(version, before, after));
+        let change = Change::new(version, before, after);
+        let change = Arc::new(match last {
+            Some(last) => change.with_last(last),
+            None => change,
+        });
         self.log.push(Arc::clone(&change));
         change
+    }
+
+    /// Adds an object that existed already when the collection began.
+    pub fn fill(&mut self, object: Arc<Encoded>) {
+        let key = object.key().clone();
+        self.objects.write(&key, self.compacted, Some(object));
+    }
+
+    /// Excludes the versions between two, which is not the same as compaction: older ones can still be
+    /// read.
+    pub fn skip(&mut self, from: u64, to: u64) {
+        if from.saturating_add(1) < to {
+            self.gaps.push_back((from, to));
+        }
+        if self.gaps.len() > MAX_GAPS
+            && let Some((_, end)) = self.gaps.front().copied()
+        {
+            self.compact(end);
+        }
     }
 
     /// Returns the position in the log after a version: that of the first newer change.
@@ -137,6 +189,7 @@ impl History {
         if version < self.compacted {
             return Err(Compacted { asked: version, oldest: self.compacted });
         }
+        self.check_seen(version)?;
         Ok(self.log.position_after(version))
     }
 
@@ -208,6 +261,7 @@ impl History {
         }
         self.trim(version);
         self.compacted = version;
+        self.gaps.retain(|(_, to)| *to > version);
     }
 
     /// Drops all states that only lists before this version need.
@@ -226,7 +280,13 @@ impl History {
 
     fn check_listed(&self, version: u64) -> Result<(), Compacted> {
         let oldest = self.compacted.max(self.forgotten);
-        if version < oldest { Err(Compacted { asked: version, oldest }) } else { Ok(()) }
+        if version < oldest { Err(Compacted { asked: version, oldest }) } else { self.check_seen(version) }
+    }
+
+    /// Returns an error if the version is in a gap.
+    fn check_seen(&self, version: u64) -> Result<(), Compacted> {
+        let gap = self.gaps.iter().find(|(from, to)| *from < version && version < *to);
+        gap.map_or(Ok(()), |(_, to)| Err(Compacted { asked: version, oldest: *to }))
     }
 }
 

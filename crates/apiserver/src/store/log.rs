@@ -2,7 +2,7 @@
 //!
 //! The changes are in segments of [`SEGMENT`], each reference-counted: a clone shares them all, and
 //! a write copies at most the last. Positions count from the first change ever, so that a position
-//! stays valid when changes are dropped at the front.
+//! stays valid when changes are dropped at the front. Changes may have the same version.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -36,11 +36,28 @@ impl Change {
         Self { version, before, after, last: OnceLock::new(), changes_spec: OnceLock::new() }
     }
 
+    /// Sets the last state of a deleted object. By default it is the object before the change, with
+    /// the version of the change.
+    #[must_use]
+    pub fn with_last(self, last: Arc<Encoded>) -> Self {
+        Self { last: OnceLock::from(last), ..self }
+    }
+
     /// Returns the object before the change, with the version of the change. Watchers whose
     /// selection it left get this state.
-    pub fn last(&self) -> Option<&Arc<Encoded>> {
+    pub fn last(&self) -> Option<Arc<Encoded>> {
         let before = self.before.as_ref()?;
-        Some(self.last.get_or_init(|| Arc::new(before.with_version(self.version))))
+        if let Some(known) = self.last.get() {
+            return Some(Arc::clone(known));
+        }
+        // The versions differ for an object of a copy that was listed: see `copy.rs`.
+        let version = self.after.as_ref().map_or(self.version, |it| it.version());
+        let encode = || Arc::new(before.with_version(version));
+        if before.is_compressed() {
+            // It would be kept for as long as the change, and it is many times larger.
+            return Some(encode());
+        }
+        Some(Arc::clone(self.last.get_or_init(encode)))
     }
 
     /// Returns true if the `spec` after the change is another than before. Computed once for all

@@ -13,12 +13,21 @@
 //! by their age when the caller trims it ([`Store::trim`]).
 
 mod event_type;
+mod attributes;
+mod json_line;
 mod protobuf_frame;
+mod encodings;
+#[cfg(not(feature = "zstd"))]
+mod no_compression;
+mod compressed;
 mod encoded;
+mod picked;
+mod received;
 mod objects;
 mod log;
 mod history;
 mod storage;
+mod copy;
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::collections::HashMap;
@@ -28,11 +37,17 @@ use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
 
-pub(crate) use encoded::{Draft, Encoded, FieldName, Unstorable};
+pub(crate) use attributes::{FieldName, SelectableField};
+pub(crate) use compressed::BytesCompressor;
+pub(crate) use copy::{CopiedChange, CopyLimits};
+pub(crate) use encoded::{Draft, Encoded, Unstorable};
 pub(crate) use event_type::EventType;
 pub(crate) use history::{Compacted, History};
 pub(crate) use log::Change;
-pub(crate) use storage::{Pending, Storage};
+pub(crate) use picked::Paths;
+pub(crate) use received::{NotStored, Received};
+pub use storage::Pending;
+pub(crate) use storage::Storage;
 
 use crate::change_notifier::{ChangeListener, ChangeNotifier};
 
@@ -178,8 +193,8 @@ impl Store {
         drop(revision);
         collection.changes.notify();
         self.shared.changes.notify();
-        let stored = change.after.as_ref().or_else(|| change.last());
-        Ok(Arc::clone(stored.expect("the object exists before or after the change")))
+        let stored = change.after.clone().or_else(|| change.last());
+        Ok(stored.expect("the object exists before or after the change"))
     }
 
     /// Returns the current object.
@@ -199,11 +214,14 @@ impl Store {
     ///
     /// The closure gets a snapshot and holds no lock: it may take its time.
     pub fn read<T>(&self, collection: &CollectionName, look: impl FnOnce(&History, u64) -> T) -> T {
-        let collection = self.shared.collection(collection);
-        let (history, revision) = {
+        let (history, revision) = loop {
+            let found = self.shared.collection(collection);
             // Both locks together, so that no change happens between the revision and the snapshot.
             let revision = self.shared.revision();
-            (Arc::clone(&collection.history()), *revision)
+            // A copy of another server may have begun anew at a lower revision in the meantime.
+            if !found.removed.load(Ordering::Acquire) {
+                break (Arc::clone(&found.history()), *revision);
+            }
         };
         look(&history, revision)
     }

@@ -51,6 +51,11 @@ impl States {
         self.newest.1.as_ref()
     }
 
+    /// Returns the version of the newest change.
+    pub(super) fn changed_at(&self) -> u64 {
+        self.newest.0
+    }
+
     /// Returns the object at a version.
     pub(super) fn at(&self, version: u64) -> Option<&Arc<Encoded>> {
         if self.newest.0 <= version {

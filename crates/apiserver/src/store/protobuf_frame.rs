@@ -12,10 +12,11 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use dogwatch_wire::{to_protobuf, with_resource_version};
 use serde_json::Value;
 
 use super::event_type::EventType;
-use crate::protobuf::{self, EncodeError};
+use crate::protobuf::{self, EncodeError, Envelope};
 
 /// One version of one object in protobuf. A clone shares the bytes.
 #[derive(Clone, Debug)]
@@ -38,12 +39,75 @@ impl ProtobufFrame {
     /// Returns an error if the kind has no protobuf encoding, or if a value does not have the type of
     /// its field.
     pub fn encode(event_type: EventType, object: &Value) -> Result<Self, EncodeError> {
-        let object = protobuf::encode(object)?;
+        Ok(Self::of_object(event_type, protobuf::encode(object)?))
+    }
+
+    /// Encodes an object like [`Self::encode`]. A field that protobuf does not have is an error instead
+    /// of being left out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::encode`].
+    pub(super) fn encode_all(event_type: EventType, object: &Value) -> Result<Self, EncodeError> {
+        Ok(Self::of_object(event_type, to_protobuf(object)?))
+    }
+
+    fn of_object(event_type: EventType, object: Vec<u8>) -> Self {
         let head = protobuf::watch_head(event_type.as_str(), object.len());
         let object_at = head.len();
         let entry = protobuf::list_entry(&object).unwrap_or_default();
         let entry = entry.start + object_at..entry.end + object_at;
-        Ok(Self { event_type, frame: Bytes::from([head, object].concat()), object_at, entry })
+        Self { event_type, frame: Bytes::from([head, object].concat()), object_at, entry }
+    }
+
+    /// Wraps the message of an object of another server.
+    pub(super) fn of_message(event_type: EventType, api_version: &str, kind: &str, message: &[u8]) -> Self {
+        let head = Envelope::head(api_version, kind, message.len());
+        let entry_head = protobuf::entry_head(message.len()).len();
+        let length = head.len() + message.len() + Envelope::TAIL.len();
+        let watch_head = protobuf::watch_head(event_type.as_str(), length);
+        let object_at = watch_head.len();
+        let message_at = object_at + head.len();
+        Self {
+            event_type,
+            frame: Bytes::from([&watch_head[..], &head, message, Envelope::TAIL].concat()),
+            object_at,
+            entry: message_at - entry_head..message_at + message.len(),
+        }
+    }
+
+    /// Wraps a frame, with the offset of the object and the position of its entry.
+    pub(super) fn of_frame(
+        event_type: EventType,
+        frame: Bytes,
+        object_at: usize,
+        entry: Range<usize>,
+    ) -> Self {
+        Self { event_type, frame, object_at, entry }
+    }
+
+    /// Returns the frame.
+    pub(super) fn frame(&self) -> Bytes {
+        self.frame.clone()
+    }
+
+    /// Returns the offset of the object in the frame, and the position of its entry.
+    pub(super) fn positions(&self) -> (usize, Range<usize>) {
+        (self.object_at, self.entry.clone())
+    }
+
+    /// Returns the same content with another version, as a deletion shows it.
+    pub(super) fn deleted_at(&self, version: u64) -> Self {
+        let object = self.object();
+        // The message was read before it was stored.
+        let object = with_resource_version(&object, &version.to_string()).map_or(object, Bytes::from);
+        let envelope = Envelope::read(&object).unwrap_or_default();
+        Self::of_message(EventType::Deleted, envelope.api_version, envelope.kind, envelope.message)
+    }
+
+    /// Returns the event type that the object was encoded with.
+    pub(super) fn event_type(&self) -> EventType {
+        self.event_type
     }
 
     /// Returns the object in its envelope.

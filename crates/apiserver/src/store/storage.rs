@@ -14,8 +14,8 @@ use dogwatch_core::ObjectKey;
 
 use super::{CollectionName, Draft, Encoded, Expect, Lost, Store};
 
-/// A boxed future returned by a storage.
-pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A boxed future.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A storage of objects. Keys and versions are those of etcd: one revision for all, and
 /// compare-and-set writes.

@@ -14,6 +14,7 @@ mod early_responses;
 mod faults;
 mod http;
 mod log;
+mod mirror;
 mod protection;
 mod quotas;
 mod server;

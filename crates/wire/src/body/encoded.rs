@@ -1,7 +1,9 @@
 //! One object in a body, in either encoding.
 
+use std::marker::PhantomData;
+
 use dogwatch_core::{Reason, Status};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use super::json_object::ObjectPosition;
 use super::protobuf_object::MessageObject;
@@ -38,6 +40,17 @@ impl EncodedObject<'_> {
     /// # Errors
     /// Returns an error with the path of the problem if the object does not match the type.
     pub(crate) fn decode<T: DeserializeOwned>(self, fields: Fields) -> Result<T, UndecodableItem> {
+        self.decode_with(fields, PhantomData::<T>)
+    }
+
+    /// Decodes the object as a seed does. A message whose fields are out of order is decoded again.
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub(crate) fn decode_with<S, T>(self, fields: Fields, seed: S) -> Result<T, UndecodableItem>
+    where
+        S: Copy + for<'de> DeserializeSeed<'de, Value = T>,
+    {
         let mut rewritten = None;
         loop {
             let object = self.or_rewritten(rewritten.as_deref());
@@ -45,7 +58,7 @@ impl EncodedObject<'_> {
                 EncodedObject::Json(position) => position.reader(Role::of_object(fields)),
                 EncodedObject::Protobuf(message) => message.reader(fields),
             };
-            match (T::deserialize(&mut reader), object) {
+            match (seed.deserialize(&mut reader), object) {
                 (Ok(value), EncodedObject::Json(position)) => {
                     return position.check_end(&reader).map(|()| value);
                 }

@@ -12,10 +12,13 @@ mod json_watch;
 mod protobuf_list;
 mod protobuf_watch;
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use crate::bad_item::UndecodableItem;
 use crate::fields::Fields;
+use crate::json::trim;
+use crate::protobuf::{self, Envelope};
+use crate::read_error::ReadError;
 
 pub(crate) use encoded::{EncodedEvent, EncodedObject};
 pub(crate) use json_list::JsonListSplitter;
@@ -45,4 +48,38 @@ pub(crate) fn decode_protobuf<T: DeserializeOwned>(
     fields: Fields,
 ) -> Result<T, UndecodableItem> {
     EncodedObject::Protobuf(protobuf_object::MessageObject::enveloped(body)?).decode(fields)
+}
+
+/// Decodes a body that is one object as a seed does: protobuf if it starts with the bytes of an
+/// envelope, or else JSON.
+pub(crate) fn decode_with<S, T>(body: &[u8], fields: Fields, seed: S) -> Result<T, UndecodableItem>
+where
+    S: Copy + for<'de> DeserializeSeed<'de, Value = T>,
+{
+    if body.starts_with(Envelope::MAGIC) {
+        EncodedObject::Protobuf(protobuf_object::MessageObject::enveloped(body)?).decode_with(fields, seed)
+    } else {
+        json_object::with_body(body, |position| EncodedObject::Json(position).decode_with(fields, seed))
+    }
+}
+
+/// Returns a body that is one object, in either encoding, with another resource version.
+pub(crate) fn with_version(body: &[u8], version: &str) -> Result<Vec<u8>, UndecodableItem> {
+    if body.starts_with(Envelope::MAGIC) {
+        let Envelope { api_version, kind, message } = Envelope::read(body)?;
+        let failed = |error: ReadError| protobuf_object::report(message, String::new(), error.reason(0));
+        let message = protobuf::with_version(message, version).map_err(failed)?;
+        return Ok([&Envelope::head(api_version, kind, message.len())[..], &message, Envelope::TAIL].concat());
+    }
+    let body = trim(body);
+    json_object::with_body(body, |position| {
+        let mut cursor = position.cursor();
+        let place =
+            cursor.resource_version().map_err(|error| position.report(String::new(), error.reason(0)))?;
+        let Some(place) = place else {
+            return Err(position.report("metadata".to_owned(), "there is no resourceVersion".to_owned()));
+        };
+        let (before, after) = (&body[..place.start], &body[place.end..]);
+        Ok([before, b"\"", version.as_bytes(), b"\"", after].concat())
+    })
 }

@@ -315,6 +315,25 @@ impl<'de> Cursor<'de> {
         Ok(found)
     }
 
+    /// Returns the position of the resource version in the object at this position; `None` if its
+    /// metadata have none. The last one counts, as for readers.
+    pub(crate) fn resource_version(&mut self) -> Result<Option<Range<usize>>, ReadError> {
+        let mut found = None;
+        self.for_each_member("metadata", &mut |cursor, _| {
+            if cursor.peek()? != b'{' {
+                return cursor.skip();
+            }
+            cursor.for_each_member("resourceVersion", &mut |cursor, _| {
+                cursor.peek()?;
+                let start = cursor.at;
+                cursor.skip()?;
+                found = Some(start..cursor.at);
+                Ok(())
+            })
+        })?;
+        Ok(found)
+    }
+
     /// Visits the value of each member of the object at this position with this key, and skips the others.
     fn for_each_member(
         &mut self,

@@ -101,6 +101,45 @@ pub(crate) fn join(message: u16, header: &Header<'_>, split: &[u8]) -> Result<Ve
     Ok(out)
 }
 
+/// Returns the message of an object with another resource version in its metadata. Fields that are not
+/// in the table are kept.
+///
+/// # Errors
+/// Returns an error if the message or its metadata is malformed.
+pub(crate) fn with_version(bytes: &[u8], version: &str) -> Result<Vec<u8>, ReadError> {
+    let mut out = Vec::with_capacity(bytes.len() + version.len() + 8);
+    let mut fields = Fields::new(bytes);
+    loop {
+        let before = fields.rest();
+        let Some((number, raw)) = fields.next()? else { return Ok(out) };
+        if number == METADATA {
+            push_nested(METADATA, &mut out, |out| metadata_with_version(raw.bytes()?, version, out))?;
+        } else {
+            out.extend_from_slice(&before[..before.len() - fields.rest().len()]);
+        }
+    }
+}
+
+/// Appends metadata with another resource version, which is written where the fields of the table have
+/// it: before the first field with a larger number.
+fn metadata_with_version(bytes: &[u8], version: &str, out: &mut Vec<u8>) -> Result<(), ReadError> {
+    let mut is_written = false;
+    let mut fields = Fields::new(bytes);
+    loop {
+        let before = fields.rest();
+        let next = fields.next()?;
+        if !is_written && next.is_none_or(|(number, _)| number >= RESOURCE_VERSION) {
+            push(RESOURCE_VERSION, Raw::Bytes(version.as_bytes()), out);
+            is_written = true;
+        }
+        match next {
+            None => return Ok(()),
+            Some((RESOURCE_VERSION, _)) => {}
+            Some(_) => out.extend_from_slice(&before[..before.len() - fields.rest().len()]),
+        }
+    }
+}
+
 /// Returns whether a message has the metadata of objects; lists have others.
 fn has_metadata(message: u16) -> bool {
     let schema = Schema::get();

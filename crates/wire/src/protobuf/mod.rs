@@ -28,5 +28,5 @@ pub use encode::EncodeError;
 pub(crate) use encode::encode;
 pub use envelope::Envelope;
 pub(crate) use fields::{Fields, varint};
-pub(crate) use metadata::{join, split};
+pub(crate) use metadata::{join, split, with_version};
 pub(crate) use schema::Schema;

@@ -3,6 +3,7 @@
 mod chunks;
 mod managed_fields;
 mod protobuf;
+mod resource_version;
 mod packed;
 mod list;
 mod strategies;

@@ -48,7 +48,7 @@ pub(in crate::kinds) const FIELDS: &[Field] = &[
     Field::text("involvedObject.fieldPath", "/involvedObject/fieldPath"),
     Field::text("reason", "/reason"),
     Field::text("reportingComponent", "/reportingComponent"),
-    Field::computed("source", source),
+    Field::computed("source", &["/source/component", "/reportingComponent"], source),
     Field::text("type", "/type"),
 ];
 

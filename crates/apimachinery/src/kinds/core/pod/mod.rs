@@ -59,8 +59,10 @@ pub static RULES: KindRules = KindRules {
             Field::text("spec.serviceAccountName", "/spec/serviceAccountName"),
             Field::flag("spec.hostNetwork", "/spec/hostNetwork"),
             Field::text("status.phase", "/status/phase"),
-            Field::computed("status.podIP", |pod| pod_ips(pod).into_iter().next().unwrap_or_default()),
-            Field::computed("status.podIPs", |pod| pod_ips(pod).join(",")),
+            Field::computed("status.podIP", POD_IPS, |pod| {
+                pod_ips(pod).into_iter().next().unwrap_or_default()
+            }),
+            Field::computed("status.podIPs", POD_IPS, |pod| pod_ips(pod).join(",")),
             Field::text("status.nominatedNodeName", "/status/nominatedNodeName"),
         ])
     },
@@ -81,6 +83,9 @@ fn warnings(pod: &Value) -> Vec<String> {
     }
     warnings
 }
+
+/// The values that [`pod_ips`] reads.
+const POD_IPS: &[&str] = &["/status/podIPs", "/status/podIP"];
 
 fn pod_ips(pod: &Value) -> Vec<String> {
     let listed: Vec<String> =

@@ -1,0 +1,86 @@
+//! The read path: answers requests that read, from any backend.
+//!
+//! The verbs are in the files below, one for each: `list.rs`, `read.rs` and `watch.rs`.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+use super::answer::{self, Answer};
+use super::backend::{Backend, Freshness};
+use super::counters::Counters;
+use super::guard::Panics;
+use super::negotiated::Negotiated;
+use super::query::Query;
+use super::read_error::too_large;
+use super::settings::Settings;
+use crate::ApiError;
+use crate::store::Store;
+
+/// Answers requests that read. Clones share their backend and their counters.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) counters: Counters,
+    pub(super) panics: Panics,
+}
+
+impl Reader {
+    /// Reads from a backend, with counters of its own.
+    pub(crate) fn new(backend: Arc<dyn Backend>, settings: Arc<Settings>) -> Self {
+        Self { backend, settings, counters: Counters::default(), panics: Panics::default() }
+    }
+
+    /// Returns a reader with the same counters that reads from another backend.
+    #[must_use]
+    pub(crate) fn of(&self, backend: Arc<dyn Backend>) -> Self {
+        Self { backend, ..self.clone() }
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        self.backend.store()
+    }
+
+    /// Waits until the store has the newest version, up to a limit.
+    ///
+    /// # Errors
+    ///
+    /// Returns 504 if it has not, and the error if the newest version cannot be found out.
+    pub(super) async fn reach_newest(&self, freshness: &dyn Freshness) -> Result<u64, ApiError> {
+        let newest = freshness.newest().await?;
+        self.reach_or_refuse(newest).await?;
+        Ok(newest)
+    }
+
+    /// Waits until the store reaches a version, up to a limit.
+    ///
+    /// # Errors
+    ///
+    /// Returns 504 if it does not.
+    pub(super) async fn reach_or_refuse(&self, version: u64) -> Result<(), ApiError> {
+        self.reach(version).await;
+        let revision = self.store().revision();
+        if revision < version { Err(too_large(version, revision)) } else { Ok(()) }
+    }
+
+    /// Waits until the store reaches a version, up to a limit.
+    pub(super) async fn reach(&self, version: u64) {
+        if self.store().revision() >= version {
+            return;
+        }
+        let arrived = self.store().reach(version);
+        let _ = tokio::time::timeout(self.settings.version_wait, arrived).await;
+    }
+
+    /// Builds an error response in the negotiated representation.
+    pub(crate) fn refuse(
+        &self,
+        refusal: &ApiError,
+        token: Option<&str>,
+        headers: &HeaderMap,
+        query: &Query,
+    ) -> Answer {
+        answer::refusal(refusal, token, &Negotiated::of_refusal(headers, query), &self.settings)
+    }
+}

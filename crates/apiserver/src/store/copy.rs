@@ -1,0 +1,106 @@
+//! A copy of a collection of another server, at that server's versions.
+//!
+//! The versions of the changes are given instead of counted: see [`super::Storage`], of which this is
+//! the local copy. A store has one revision, so each copied collection has a store of its own.
+//!
+//! A copy sees every change of its collection while it watches the other server. When it has to list
+//! instead, it sees the differences only, all at the version of the list. What happened in between
+//! stays unknown, so the versions in between cannot be read: a client that resumed there might hold an
+//! object that was created and deleted unseen.
+
+use std::sync::Arc;
+
+use dogwatch_core::ObjectKey;
+
+use super::encoded::Encoded;
+use super::history::History;
+use super::{Collection, CollectionName, LARGEST_LOG, LONGEST_LOG, Store};
+
+/// One change of a copy.
+#[derive(Clone, Debug)]
+pub struct CopiedChange {
+    /// The key of the object.
+    pub key: ObjectKey,
+    /// The object after the change; `None` if it was deleted.
+    pub after: Option<Arc<Encoded>>,
+    /// The last state of a deleted object.
+    pub last: Option<Arc<Encoded>>,
+}
+
+/// The limits of the changes that a copy keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyLimits {
+    /// The maximum number of changes.
+    pub changes: usize,
+    /// The maximum size of the changes in bytes.
+    pub bytes: usize,
+}
+
+impl Default for CopyLimits {
+    fn default() -> Self {
+        Self { changes: LONGEST_LOG, bytes: LARGEST_LOG }
+    }
+}
+
+impl Store {
+    /// Starts a collection anew at a version, which becomes the revision even if it is lower than
+    /// before. Its previous content is removed as by [`Store::remove`].
+    pub fn begin_at(
+        &self,
+        collection: &CollectionName,
+        version: u64,
+        objects: impl IntoIterator<Item = Arc<Encoded>>,
+    ) {
+        let mut history = History::beginning_at(version);
+        objects.into_iter().for_each(|it| history.fill(it));
+        let begun = Arc::new(Collection::new(Arc::new(history)));
+        let mut revision = self.shared.revision();
+        let replaced = self.shared.collections.write().insert(Arc::clone(collection), begun);
+        *revision = version;
+        // Before the lock of the revision is released: a reader that has found the old collection must
+        // not read it at the new revision.
+        self.shared.retire(replaced);
+        drop(revision);
+        self.shared.changes.notify();
+    }
+
+    /// Ends a collection: its cursors fail, and no version of it can be read until it begins again.
+    pub fn close(&self, collection: &CollectionName) {
+        let closed = Arc::new(Collection::new(Arc::new(History::beginning_at(u64::MAX))));
+        let replaced = self.shared.collections.write().insert(Arc::clone(collection), closed);
+        self.shared.retire(replaced);
+    }
+
+    /// Writes changes at a version, which becomes the revision. The caller makes sure that it is not
+    /// lower, and is the only writer. With `is_listed`, the versions between the last revision and this
+    /// one were not seen.
+    pub fn copy(
+        &self,
+        collection: &CollectionName,
+        version: u64,
+        changes: Vec<CopiedChange>,
+        is_listed: bool,
+        limits: CopyLimits,
+    ) {
+        let copied = self.shared.collection(collection);
+        let mut revision = self.shared.revision();
+        let is_changed = !changes.is_empty();
+        if is_changed || is_listed {
+            let mut history = copied.history.write();
+            let history = Arc::make_mut(&mut history);
+            for CopiedChange { key, after, last } in changes {
+                history.write_with_last(&key, version, after, last);
+            }
+            if is_listed {
+                history.skip(*revision, version);
+            }
+            history.shorten(limits.changes, limits.bytes);
+        }
+        *revision = version;
+        drop(revision);
+        if is_changed {
+            copied.changes.notify();
+        }
+        self.shared.changes.notify();
+    }
+}

@@ -1,0 +1,156 @@
+//! One stored form, and clients that ask for others.
+
+use dogwatch_wire::{Fields, from_protobuf};
+use serde_json::{Value, json};
+
+use super::{Newest, Reply, in_protobuf, request};
+use crate::mirror::{Mirror, MirrorError, MirrorObject, MirrorSettings, MirroredResource, View};
+use http_body_util::BodyExt;
+
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+const METADATA_IN_PROTOBUF: &str =
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+
+fn pod(name: &str) -> Value {
+    json!({ "kind": "Pod", "apiVersion": "v1",
+        "metadata": { "name": name, "namespace": "default", "uid": name, "resourceVersion": "7",
+            "creationTimestamp": "2026-01-02T03:04:05Z", "labels": { "app": "web" },
+            "managedFields": [{ "manager": "m", "operation": "Update", "apiVersion": "v1",
+                "time": "2026-01-02T03:04:05Z", "fieldsType": "FieldsV1", "fieldsV1": { "f:spec": {} } }] },
+        "spec": { "nodeName": "node-1", "containers": [{ "name": "c", "image": "i", "resources": {} }] },
+        "status": { "phase": "Running" } })
+}
+
+fn pods() -> MirroredResource {
+    MirroredResource::new("", "v1", "pods", "Pod").namespaced()
+}
+
+async fn get(mirror: &Mirror, path: &str, accept: &str) -> Reply {
+    let response = mirror.respond(request(path, accept), View::unchanged(), &Newest(0)).await;
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.expect("no fault").to_bytes().to_vec();
+    Reply { code, retry_after: None, body }
+}
+
+/// Whatever the encoding of the feed, every client gets the same objects.
+#[tokio::test]
+async fn clients_of_all_encodings_and_forms_read_one_stored_object() {
+    let json = MirrorObject::from_value(&pod("a"));
+    let enveloped = in_protobuf(&pod("a"));
+    let message = protobuf_message(&enveloped);
+    let mut bare = pod("a");
+    bare.as_object_mut().unwrap().retain(|name, _| name != "kind" && name != "apiVersion");
+    for fed in [json, enveloped, message, MirrorObject::from_value(&bare)] {
+        let mirror = Mirror::new(pods(), MirrorSettings::default());
+        mirror.replace(9, vec![fed.clone()]).expect("it is stored");
+        let one = "/api/v1/namespaces/default/pods/a";
+        let expected = crate::protobuf::decode(in_protobuf(&pod("a")).bytes()).unwrap().value;
+        assert_eq!(get(&mirror, one, JSON).await.json(), expected, "{fed:?}");
+        let read: Value =
+            from_protobuf(&get(&mirror, one, PROTOBUF).await.body, Fields::default().keep_managed_fields())
+                .expect("protobuf");
+        assert_eq!(read, expected);
+        let yaml = String::from_utf8(get(&mirror, one, "application/yaml").await.body).unwrap();
+        assert!(yaml.contains("\n  nodeName: node-1\n"), "{yaml}");
+
+        let all = "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-1";
+        let list = get(&mirror, all, JSON).await.json();
+        assert_eq!((&list["kind"], &list["metadata"]["resourceVersion"]), (&json!("PodList"), &json!("9")));
+        assert_eq!(list["items"][0]["spec"], expected["spec"]);
+        let list: Value =
+            from_protobuf(&get(&mirror, all, PROTOBUF).await.body, Fields::default()).expect("protobuf");
+        assert_eq!(list["items"][0]["status"]["phase"], "Running");
+        let table = get(&mirror, all, TABLE).await.json();
+        assert_eq!(
+            (&table["rows"][0]["cells"][0], &table["rows"][0]["cells"][2]),
+            (&json!("a"), &json!("Running"))
+        );
+        let metadata = get(&mirror, all, METADATA).await.json();
+        assert_eq!(metadata["items"][0]["metadata"]["labels"], json!({ "app": "web" }));
+        let metadata: Value =
+            from_protobuf(&get(&mirror, all, METADATA_IN_PROTOBUF).await.body, Fields::default()).unwrap();
+        assert_eq!(metadata["items"][0]["metadata"]["name"], "a");
+        let none = get(&mirror, "/api/v1/pods?fieldSelector=spec.nodeName%3Dother", JSON).await.json();
+        assert_eq!(none["items"], json!([]));
+    }
+}
+
+fn protobuf_message(object: &MirrorObject) -> MirrorObject {
+    let envelope = crate::protobuf::Envelope::read(object.bytes()).expect("an envelope");
+    MirrorObject::protobuf(envelope.message.to_vec())
+}
+
+#[tokio::test]
+async fn unknown_fields_of_json_survive_and_are_not_lost_in_protobuf() {
+    let mut new = pod("a");
+    new["spec"]["ofTheFuture"] = json!({ "n": 12345678901234567890_u64 });
+    let text = new.to_string();
+    let mirror = Mirror::new(pods(), MirrorSettings::default());
+    mirror.replace(9, vec![MirrorObject::json(text.clone())]).expect("it is stored");
+    let one = "/api/v1/namespaces/default/pods/a";
+    assert_eq!(get(&mirror, one, JSON).await.json(), new);
+    let refused = get(&mirror, one, PROTOBUF).await;
+    assert_eq!(refused.code, 500);
+    // Without protobuf, clients that accept JSON too get that.
+    let settings = MirrorSettings { protobuf: false, ..MirrorSettings::default() };
+    let mirror = Mirror::new(pods(), settings);
+    mirror.replace(9, vec![MirrorObject::json(text)]).expect("it is stored");
+    assert_eq!(get(&mirror, one, &format!("{PROTOBUF},{JSON}")).await.json(), new);
+    assert_eq!(get(&mirror, one, PROTOBUF).await.code, 406);
+}
+
+#[tokio::test]
+async fn a_message_with_an_unknown_field_names_the_object_and_asks_for_json() {
+    let mirror = Mirror::new(pods(), MirrorSettings::default());
+    let message = [&[0x0a, 6, 0x0a, 1, b'a', 0x32, 1, b'7'][..], &[0x12, 3, 0xf8, 0x03, 1]].concat();
+    let error = mirror.replace(9, vec![MirrorObject::protobuf(message)]).expect_err("it would be lost");
+    assert!(matches!(&error, MirrorError::UnknownField { object, .. } if object == "a"), "{error}");
+    assert!(error.to_string().starts_with("pods a: spec"), "{error}");
+    assert_eq!(mirror.version(), None);
+}
+
+#[tokio::test]
+async fn a_custom_resource_has_the_columns_of_its_definition() {
+    let columns = vec![json!({ "name": "Size", "type": "integer", "jsonPath": ".spec.size" })];
+    let widgets = MirroredResource::new("example.com", "v1", "widgets", "Widget")
+        .namespaced()
+        .columns(columns)
+        .selectable_fields([".spec.colour"]);
+    let mirror = Mirror::new(widgets, MirrorSettings::default());
+    assert!(!mirror.has_protobuf());
+    let widget = json!({ "apiVersion": "example.com/v1", "kind": "Widget", "spec": { "size": 3, "colour": "red" },
+        "metadata": { "name": "a", "namespace": "default", "resourceVersion": "7" } });
+    mirror.replace(9, vec![MirrorObject::from_value(&widget)]).expect("it is stored");
+    let all = "/apis/example.com/v1/widgets";
+    let table = get(&mirror, all, TABLE).await.json();
+    assert_eq!(table["rows"][0]["cells"], json!(["a", 3]));
+    let red = get(&mirror, &format!("{all}?fieldSelector=spec.colour%3Dred"), JSON).await.json();
+    assert_eq!(red["items"], json!([widget]));
+    let blue = get(&mirror, &format!("{all}?fieldSelector=spec.colour%3Dblue"), JSON).await.json();
+    assert_eq!(blue["items"], json!([]));
+    assert_eq!(get(&mirror, &format!("{all}?fieldSelector=spec.size%3D3"), JSON).await.code, 400);
+    assert_eq!(get(&mirror, all, PROTOBUF).await.code, 406);
+}
+
+#[tokio::test]
+async fn only_reads_of_the_resource_itself_are_served() {
+    let mirror = Mirror::new(pods(), MirrorSettings::default());
+    mirror.replace(9, vec![MirrorObject::from_value(&pod("a"))]).expect("it is stored");
+    for (path, expected) in [
+        ("/api/v1/namespaces/default/pods/a", 200),
+        ("/api/v1/namespaces/default/pods", 200),
+        ("/api/v1/namespaces/other/pods/a", 404),
+        ("/api/v1/namespaces/default/pods/a/log", 404),
+        ("/api/v1/nodes", 404),
+        ("/apis/apps/v1/deployments", 404),
+        ("/version", 404),
+    ] {
+        assert_eq!(get(&mirror, path, JSON).await.code, expected, "{path}");
+    }
+    let mut post = request("/api/v1/namespaces/default/pods", JSON);
+    *post.method_mut() = http::Method::POST;
+    assert_eq!(mirror.respond(post, View::unchanged(), &Newest(0)).await.status(), 405);
+}

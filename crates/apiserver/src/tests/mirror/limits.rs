@@ -1,0 +1,158 @@
+//! Bounds: slow watchers, long feeds and large histories.
+
+use std::time::Duration;
+
+use super::{Maps, Seen, in_protobuf, map};
+use crate::mirror::{MirrorEvent, MirrorEventType, MirrorSettings};
+
+fn settings(change: impl FnOnce(&mut MirrorSettings)) -> MirrorSettings {
+    let mut settings = MirrorSettings::default();
+    change(&mut settings);
+    settings
+}
+
+/// Applies this many changes to one object, and returns the last version.
+fn churn(maps: &Maps, first: u64, count: u64) -> u64 {
+    for version in first..first + count {
+        let event = MirrorEvent::new(MirrorEventType::Modified, in_protobuf(&map("a", version, "red")));
+        maps.mirror.apply(&event).expect("the event is newer");
+    }
+    first + count - 1
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_falls_behind_the_history_gets_410() {
+    for settings in [settings(|it| it.history_changes = 100), settings(|it| it.history_bytes = 256 << 10)] {
+        let maps = Maps::with(settings);
+        maps.replace(10, &[map("a", 5, "red")]);
+        let mut slow = maps.watch("resourceVersion=10").await;
+        assert_eq!(slow.now(), []);
+        let last = churn(&maps, 11, 5_000);
+        assert_eq!(slow.now(), [Seen::Error(410), Seen::End]);
+        let mut fast = maps.watch(&format!("resourceVersion={last}")).await;
+        churn(&maps, last + 1, 1);
+        assert!(matches!(fast.now()[..], [Seen::Modified(_)]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_memory_of_a_mirror_is_bounded_after_many_changes() {
+    let maps = Maps::with(settings(|it| {
+        it.history_changes = 1_000;
+        it.history_bytes = 1 << 20;
+    }));
+    maps.replace(10, &[map("a", 5, "red")]);
+    let before = maps.mirror.usage();
+    churn(&maps, 11, 20_000);
+    let after = maps.mirror.usage();
+    assert!(after.changes <= 1_000 && after.history_bytes <= 1 << 20, "{after:?}");
+    assert!(after.changes >= 100, "{after:?}");
+    assert_eq!((after.objects, after.watches), (1, 0));
+    assert!(after.bytes <= 2 * before.bytes, "{before:?} {after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_are_dropped_when_they_are_old() {
+    let maps = Maps::with(settings(|it| it.history_age = Duration::from_secs(60)));
+    maps.replace(10, &[map("a", 5, "red")]);
+    let last = churn(&maps, 11, 10);
+    assert_eq!(maps.mirror.usage().changes, 10);
+    tokio::time::advance(Duration::from_secs(70)).await;
+    maps.mirror.advance(last + 5).expect("newer");
+    tokio::time::advance(Duration::from_secs(70)).await;
+    maps.mirror.advance(last + 9).expect("newer");
+    assert_eq!(maps.mirror.usage().changes, 0);
+    // Nothing has happened since, so a client of a quiet collection does not have to list again.
+    assert_eq!(maps.watch(&format!("resourceVersion={last}")).await.now(), []);
+    assert_eq!(maps.watch("resourceVersion=15").await.now(), [Seen::Error(410), Seen::End]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_counts_objects_and_open_watches() {
+    let maps = Maps::listed(10, &["a", "b", "c"].map(|it| map(it, 5, "red")));
+    let watches = [maps.watch("").await, maps.watch("").await];
+    let usage = maps.mirror.usage();
+    assert_eq!((usage.objects, usage.watches, usage.changes), (3, 2, 0));
+    drop(watches);
+    maps.replace(20, &[map("a", 5, "red")]);
+    let less = maps.mirror.usage();
+    assert_eq!((less.objects, less.watches, less.changes), (1, 0, 2));
+    assert!(less.bytes < usage.bytes / 2 && less.bytes > 0, "{usage:?} {less:?}");
+    maps.mirror.reset();
+    assert_eq!(maps.mirror.usage().objects, 0);
+}
+
+/// A list of what the mirror has already shares its objects.
+#[tokio::test(start_paused = true)]
+async fn an_unchanged_list_is_not_held_twice_and_has_no_events() {
+    let objects = ["a", "b"].map(|it| map(it, 5, "red"));
+    let maps = Maps::listed(10, &objects);
+    let mut watching = maps.watch("resourceVersion=10").await;
+    let before = maps.mirror.usage();
+    maps.replace(20, &objects);
+    assert_eq!(
+        (maps.mirror.usage(), watching.now()),
+        (crate::mirror::MirrorUsage { watches: 1, ..before }, vec![])
+    );
+}
+
+/// The memory of an idle watch, without its connection.
+#[tokio::test(start_paused = true)]
+async fn an_idle_watch_costs_little() {
+    let maps = Maps::listed(10, &[map("a", 5, "red")]);
+    let mut watches = Vec::with_capacity(100);
+    let used = allocation_counter::measure(|| {
+        for _ in 0..100 {
+            let watching =
+                futures_util::FutureExt::now_or_never(maps.watch("resourceVersion=10&allowWatchBookmarks=1"));
+            let mut watching = watching.expect("it starts at once");
+            assert_eq!(watching.now(), []);
+            watches.push(watching);
+        }
+    });
+    // Including the decoder of the test.
+    assert!(used.bytes_current / 100 < 6 * 1024, "{} bytes", used.bytes_current / 100);
+}
+
+/// The objects that train the dictionary are not compressed, and all later ones are.
+#[cfg(feature = "zstd")]
+#[tokio::test(start_paused = true)]
+async fn objects_that_are_not_in_use_are_compressed_and_clients_do_not_notice() {
+    let object = |number: u64, version: u64| {
+        let mut object = map(&format!("o{number:04}"), version, "red");
+        for key in 0..80 {
+            object["data"][format!("key-{key}")] =
+                format!("a value that many have {}", key * number % 7).into();
+        }
+        object
+    };
+    let objects: Vec<_> = (0..1_000).map(|it| object(it, 5)).collect();
+    let length = objects[0].to_string().len();
+    let maps = Maps::new();
+    let replace = |version, count: usize| {
+        let listed = objects[..count].iter().map(in_protobuf).collect();
+        maps.mirror.replace(version, listed).expect("they are stored");
+        maps.mirror.usage()
+    };
+    // The dictionary of the first list compresses all objects of the second one.
+    replace(5, 300);
+    maps.mirror.reset();
+    let usage = replace(10, 1_000);
+    let each = usage.bytes / 1_000;
+    assert!(each < length / 2, "{each} of {length} bytes for each object");
+
+    let list = maps.get("/api/v1/configmaps").await.json();
+    assert_eq!(list["items"].as_array().expect("a list").len(), 1_000);
+    assert_eq!(list["items"][900]["data"], objects[900]["data"]);
+    let mut watching = maps.watch("resourceVersion=10").await;
+    let mut slow = maps.watch("resourceVersion=10").await;
+    maps.apply(MirrorEventType::Modified, &object(900, 11));
+    assert_eq!(watching.now(), [Seen::Modified(object(900, 11))]);
+    // Another watch sends it when it is closed again.
+    tokio::time::advance(Duration::from_secs(60)).await;
+    maps.mirror.advance(12).expect("newer");
+    assert_eq!(slow.now(), [Seen::Modified(object(900, 11))]);
+    maps.apply(MirrorEventType::Deleted, &object(901, 13));
+    assert_eq!(watching.now(), [Seen::Deleted(object(901, 13))]);
+    assert!(maps.mirror.usage().bytes <= usage.bytes + 1024, "{usage:?}");
+}

@@ -1,0 +1,235 @@
+//! The resource versions that requests may ask for.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Maps, Newest, Seen, map, request};
+use crate::mirror::{MirrorError, MirrorEvent, MirrorEventType, MirrorObject, View, is_mirror_token};
+
+const LIST: &str = "/api/v1/configmaps";
+
+/// The mirror has seen 10 to 12, listed 20 after a gap, and seen 21.
+fn with_history() -> Maps {
+    let maps = Maps::listed(10, &[map("a", 5, "red")]);
+    maps.apply(MirrorEventType::Added, &map("b", 12, "red"));
+    maps.replace(20, &[map("b", 12, "red"), map("c", 15, "red")]);
+    maps.apply(MirrorEventType::Modified, &map("c", 21, "blue"));
+    maps
+}
+
+/// Queries of lists: the code, and the names and the version of the list.
+#[tokio::test(start_paused = true)]
+async fn lists_have_the_version_that_kube_apiserver_would_give_them() {
+    let maps = with_history();
+    for (query, newest, expected) in [
+        // Without a version, a list shows everything up to the newest one of the server.
+        ("", 21, (200, vec!["b", "c"], 21)),
+        ("", 22, (504, vec![], 0)),
+        ("resourceVersion=0", 22, (200, vec!["b", "c"], 21)),
+        ("resourceVersion=15", 22, (200, vec!["b", "c"], 21)),
+        ("resourceVersion=21&resourceVersionMatch=NotOlderThan", 22, (200, vec!["b", "c"], 21)),
+        ("resourceVersion=22", 22, (504, vec![], 0)),
+        ("resourceVersion=10&resourceVersionMatch=Exact", 22, (200, vec!["a"], 10)),
+        ("resourceVersion=11&resourceVersionMatch=Exact", 22, (200, vec!["a"], 11)),
+        ("resourceVersion=12&resourceVersionMatch=Exact", 22, (200, vec!["a", "b"], 12)),
+        ("resourceVersion=20&resourceVersionMatch=Exact", 22, (200, vec!["b", "c"], 20)),
+        // The mirror did not see what happened between 12 and 20, and knows nothing before 10.
+        ("resourceVersion=15&resourceVersionMatch=Exact", 22, (410, vec![], 0)),
+        ("resourceVersion=9&resourceVersionMatch=Exact", 22, (410, vec![], 0)),
+        ("resourceVersion=22&resourceVersionMatch=Exact", 22, (504, vec![], 0)),
+        ("resourceVersionMatch=Exact", 22, (422, vec![], 0)),
+        ("resourceVersion=x", 22, (400, vec![], 0)),
+    ] {
+        let reply = maps.ask(&format!("{LIST}?{query}"), "application/json", View::unchanged(), newest).await;
+        let (names, version) = match reply.code {
+            200 => (reply.names(), reply.version()),
+            _ => (Vec::new(), 0),
+        };
+        assert_eq!((reply.code, names.iter().map(String::as_str).collect(), version), expected, "{query}");
+        if reply.code == 504 {
+            assert_eq!(reply.retry_after.as_deref(), Some("1"), "{query}");
+            assert_eq!(reply.json()["details"]["causes"][0]["reason"], "ResourceVersionTooLarge", "{query}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_of_one_object_wait_for_their_version() {
+    let maps = with_history();
+    for (query, newest, expected) in [
+        ("", 21, 200),
+        ("", 22, 504),
+        ("resourceVersion=0", 22, 200),
+        ("resourceVersion=21", 22, 200),
+        ("resourceVersion=22", 22, 504),
+        ("resourceVersion=x", 22, 500),
+    ] {
+        let path = format!("/api/v1/namespaces/default/configmaps/c?{query}");
+        let reply = maps.ask(&path, "application/json", View::unchanged(), newest).await;
+        assert_eq!(reply.code, expected, "{query}");
+        if expected == 200 {
+            assert_eq!(reply.json(), map("c", 21, "blue"));
+        }
+    }
+    assert_eq!(maps.get("/api/v1/namespaces/default/configmaps/a").await.code, 404);
+}
+
+/// Queries of watches: what they send at once.
+#[tokio::test(start_paused = true)]
+async fn watches_start_where_kube_apiserver_would_start_them() {
+    let maps = with_history();
+    let (b, c) = (map("b", 12, "red"), map("c", 21, "blue"));
+    let initial = vec![Seen::Added(b.clone()), Seen::Added(c.clone())];
+    // The list at 20 shows that "a" is gone and "c" is new. The version of the deletion is one from
+    // which the client can resume and get the rest of that list.
+    let mut gone = map("a", 12, "red");
+    gone["metadata"]["resourceVersion"] = "12".into();
+    let listed = vec![Seen::Deleted(gone), Seen::Added(map("c", 15, "red"))];
+    let changed = vec![Seen::Modified(c)];
+    let both = [listed.clone(), changed.clone()].concat();
+    let list = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1";
+    let older = format!("{list}&resourceVersion=15");
+    let older = older.as_str();
+    let with_bookmark = [initial.clone(), vec![Seen::Bookmark(21, true)]].concat();
+    for (query, expected) in [
+        ("", initial.clone()),
+        ("resourceVersion=0", initial),
+        (list, with_bookmark.clone()),
+        (older, with_bookmark),
+        ("sendInitialEvents=false&resourceVersionMatch=NotOlderThan", vec![]),
+        ("resourceVersion=10", [vec![Seen::Added(b)], both.clone()].concat()),
+        ("resourceVersion=12", both),
+        ("resourceVersion=20", changed),
+        ("resourceVersion=21", vec![]),
+        ("resourceVersion=15", vec![Seen::Error(410), Seen::End]),
+        ("resourceVersion=9", vec![Seen::Error(410), Seen::End]),
+    ] {
+        assert_eq!(maps.watch(query).await.now(), expected, "{query}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_future_version_waits_for_it_and_then_gets_410() {
+    let maps = with_history();
+    let mut ahead = maps.watch("resourceVersion=30").await;
+    assert_eq!(ahead.now(), []);
+    maps.apply(MirrorEventType::Added, &map("d", 30, "red"));
+    maps.apply(MirrorEventType::Added, &map("e", 31, "red"));
+    assert_eq!(ahead.next().await, [Seen::Added(map("e", 31, "red"))]);
+    let mut never = maps.watch("resourceVersion=99").await;
+    assert_eq!(never.next().await, [Seen::Error(410)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consistent_read_waits_until_the_mirror_has_the_newest_version() {
+    let maps = with_history();
+    let newest = Newest(22);
+    let waiting = maps.mirror.respond(request(LIST, "application/json"), View::unchanged(), &newest);
+    let advance = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        maps.mirror.advance(22).expect("newer");
+    };
+    let (response, ()) = tokio::join!(waiting, advance);
+    assert_eq!(response.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_follow_the_bookmarks_of_the_server() {
+    let maps = with_history();
+    let mut watching = maps.watch("resourceVersion=21&allowWatchBookmarks=1").await;
+    assert_eq!(watching.now(), []);
+    maps.mirror.advance(40).expect("newer");
+    assert_eq!(watching.next().await, [Seen::Bookmark(40, false)]);
+    // Nothing was missed up to there, so a client can resume there.
+    assert_eq!(maps.watch("resourceVersion=40").await.now(), []);
+    assert_eq!(maps.get(&format!("{LIST}?resourceVersion=30&resourceVersionMatch=Exact")).await.code, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_without_a_list_rejects_requests_until_there_is_one() {
+    let maps = Maps::new();
+    let refused = async || {
+        let reply = maps.get(LIST).await;
+        assert_eq!((reply.code, reply.retry_after.as_deref()), (429, Some("1")));
+        assert_eq!(maps.mirror.version(), None);
+    };
+    refused().await;
+    let early = MirrorEvent::new(MirrorEventType::Added, MirrorObject::from_value(&map("a", 5, "red")));
+    assert!(matches!(maps.mirror.apply(&early), Err(MirrorError::NotListed { fed: 5, .. })));
+    maps.replace(10, &[map("a", 5, "red")]);
+    let mut watching = maps.watch("resourceVersion=10").await;
+    assert_eq!(watching.now(), []);
+    maps.mirror.reset();
+    assert_eq!(watching.now(), [Seen::Error(410), Seen::End]);
+    refused().await;
+    // The server was restored from a backup.
+    maps.replace(7, &[map("b", 6, "red")]);
+    assert_eq!((maps.get(LIST).await.names(), maps.mirror.version()), (vec!["b".to_owned()], Some(7)));
+    assert_eq!(maps.watch("resourceVersion=6").await.now(), [Seen::Error(410), Seen::End]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_that_goes_backwards_is_refused_and_changes_nothing() {
+    let maps = with_history();
+    let object = |name: &str, version: u64| MirrorObject::from_value(&map(name, version, "red"));
+    let event = |name: &str, version| MirrorEvent::new(MirrorEventType::Modified, object(name, version));
+    let backwards =
+        |it: Result<(), MirrorError>| matches!(it, Err(MirrorError::Backwards { current: 21, .. }));
+    assert!(backwards(maps.mirror.advance(20)));
+    assert!(backwards(maps.mirror.apply(&event("c", 20))));
+    assert!(backwards(maps.mirror.replace(20, vec![])));
+    // A list at the same version has the same content, and a newer one has no older changes.
+    assert!(backwards(maps.mirror.replace(21, vec![])));
+    assert!(backwards(maps.mirror.replace(30, vec![object("c", 21), object("new", 4)])));
+    assert_eq!(maps.mirror.apply(&event("c", 21)), Ok(()), "the same event again");
+    assert_eq!(maps.get(LIST).await.json()["items"][1]["data"]["colour"], "blue");
+    assert_eq!(maps.mirror.version(), Some(21));
+}
+
+/// etcd deletes the objects of an expired lease in one transaction, and so at one version.
+#[tokio::test(start_paused = true)]
+async fn several_objects_may_be_deleted_at_one_version() {
+    let maps = Maps::listed(10, &[map("a", 5, "red"), map("b", 6, "red"), map("c", 7, "red")]);
+    let mut watching = maps.watch("resourceVersion=10").await;
+    for name in ["a", "b"] {
+        maps.apply(MirrorEventType::Deleted, &map(name, 11, "red"));
+        assert_eq!(watching.now(), [Seen::Deleted(map(name, 11, "red"))]);
+    }
+    assert_eq!(maps.get(LIST).await.names(), ["c"]);
+}
+
+/// A client that has seen only some of the deletions that a list shows, and resumes, gets all of them.
+#[tokio::test(start_paused = true)]
+async fn a_watch_can_resume_between_the_deletions_of_a_list() {
+    let maps = Maps::listed(10, &[map("a", 5, "red"), map("b", 6, "red"), map("c", 7, "red")]);
+    let mut watching = maps.watch("resourceVersion=10").await;
+    maps.replace(20, &[]);
+    let seen = watching.now();
+    let versions: Vec<_> = seen
+        .iter()
+        .map(|it| match it {
+            Seen::Deleted(object) => super::version_of(object),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(versions, [10, 10, 20]);
+    assert_eq!(maps.watch("resourceVersion=10").await.now(), seen);
+    assert_eq!(maps.watch("resourceVersion=20").await.now(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_at_one_version_and_tokens_of_the_server_are_told_apart() {
+    let maps = Maps::listed(10, &["a", "b", "c"].map(|it| map(it, 5, "red")));
+    let first = maps.get(&format!("{LIST}?limit=2")).await.json();
+    let token = first["metadata"]["continue"].as_str().expect("a token").to_owned();
+    assert_eq!((&first["metadata"]["remainingItemCount"], is_mirror_token(&token)), (&json!(1), true));
+    maps.apply(MirrorEventType::Deleted, &map("c", 11, "red"));
+    let second = maps.get(&format!("{LIST}?limit=2&continue={token}")).await;
+    assert_eq!((second.names(), second.version()), (vec!["c".to_owned()], 10));
+    let foreign = json!({ "v": "meta.k8s.io/v1", "rv": 10, "start": "default/b\u{0}" }).to_string();
+    let foreign = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, foreign);
+    assert!(!is_mirror_token(&foreign));
+    let refused = maps.get(&format!("{LIST}?limit=2&continue={foreign}")).await;
+    assert_eq!((refused.code, &refused.json()["metadata"]), (410, &Value::Object(serde_json::Map::new())));
+}
