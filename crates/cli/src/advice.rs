@@ -8,6 +8,7 @@ use dogwatch::config::ConfigError;
 use dogwatch::discovery::MapError;
 use dogwatch::transport::TransportErrorKind;
 use dogwatch_apiserver::StartError;
+use dogwatch_proxy::StartError as ProxyError;
 
 use crate::new::NewError;
 
@@ -38,6 +39,9 @@ pub(crate) enum FaultApiError {
 pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<StartError>() {
         return on_start(error);
+    }
+    if let Some(error) = error.downcast_ref::<ProxyError>() {
+        return on_proxy(error);
     }
     if error.is::<PortTaken>() {
         return Some("choose another port with --port, or omit it to use a free one");
@@ -105,6 +109,17 @@ fn on_start(error: &StartError) -> Option<&'static str> {
             "add --tls and --token-file FILE (or --token TOKEN), or listen on this machine only with --bind 127.0.0.1:0",
         ),
         StartError::Listen { .. } => Some("choose another address with --bind; port 0 selects a free one"),
+        _ => None,
+    }
+}
+
+/// Returns the hint for a proxy that did not start.
+fn on_proxy(error: &ProxyError) -> Option<&'static str> {
+    match error {
+        ProxyError::Bind { .. } => Some("choose another address with --bind; port 0 selects a free one"),
+        ProxyError::Exposed { .. } => {
+            Some("remove --plain, or listen on this machine only with --bind 127.0.0.1:0")
+        }
         _ => None,
     }
 }

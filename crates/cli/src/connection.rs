@@ -38,8 +38,12 @@ pub(crate) struct Connection {
 impl Connection {
     /// Creates a client for the server of these flags. It sends no request yet.
     pub(crate) fn client(&self) -> Result<Client, dogwatch::Error> {
-        let config = Config::infer(&Environment::from_process(), &self.overrides())?;
-        Client::new(config)
+        Client::new(self.config()?)
+    }
+
+    /// Returns the settings for the server of these flags.
+    pub(crate) fn config(&self) -> Result<Config, dogwatch::Error> {
+        Ok(Config::infer(&Environment::from_process(), &self.overrides())?)
     }
 
     /// Returns true if any of the flags is given.

@@ -63,7 +63,9 @@ fn filter(level: u8, rust_log: Option<&str>, detail: Detail) -> String {
             "warn,dogwatch_informer=error,dogwatch_client::watch=error"
         }
         (0, _, _) => "warn",
-        (1, _, Detail::WithRequests) => "warn,dogwatch=info,dogwatch_apiserver::requests=debug",
+        (1, _, Detail::WithRequests) => {
+            "warn,dogwatch=info,dogwatch_apiserver::requests=debug,dogwatch_proxy::requests=debug"
+        }
         (1, _, _) => "warn,dogwatch=info",
         (2, _, _) => "info,dogwatch=debug",
         (3.., _, _) => "debug,dogwatch=trace",
@@ -127,7 +129,8 @@ mod tests {
             let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::sink).finish();
             tracing::subscriber::with_default(log, || {
                 let shown = tracing::enabled!(target: "dogwatch_apiserver::requests", Level::DEBUG);
-                assert_eq!(shown, expected, "{detail:?}");
+                let passed_on = tracing::enabled!(target: "dogwatch_proxy::requests", Level::DEBUG);
+                assert_eq!((shown, passed_on), (expected, expected), "{detail:?}");
                 assert!(!tracing::enabled!(target: "dogwatch_apiserver::serving", Level::DEBUG));
             });
         }

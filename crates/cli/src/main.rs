@@ -16,12 +16,15 @@ mod logging;
 mod signals;
 mod printer;
 mod connection;
+mod private_file;
+mod listen_address;
 mod advice;
 mod survey;
 mod target;
 mod simulation;
 mod demo;
 mod serve;
+mod proxy;
 mod resolve;
 mod watch;
 mod ui;
@@ -57,6 +60,7 @@ enum Command {
     Demo(demo::Options),
     New(new::Options),
     Serve(serve::Options),
+    Proxy(Box<proxy::Options>),
     Resolve(resolve::Options),
     Watch(Box<watch::Options>),
     Ui(Box<ui::Options>),
@@ -73,7 +77,7 @@ impl Command {
             // They print by themselves what keeps their informers from syncing.
             Self::Demo(_) | Self::Resolve(_) | Self::Watch(_) => Detail::WithoutInformers,
             Self::Ui(_) => Detail::BesideScreen,
-            Self::Serve(_) => Detail::WithRequests,
+            Self::Serve(_) | Self::Proxy(_) => Detail::WithRequests,
             _ => Detail::Plain,
         }
     }
@@ -102,6 +106,7 @@ fn run(command: Command, verbosity: logging::Verbosity) -> anyhow::Result<ExitCo
         match command {
             Command::Demo(options) => demo::run(&options).await,
             Command::Serve(options) => serve::run(options, verbosity.is_given()).await,
+            Command::Proxy(options) => proxy::run(*options).await,
             Command::Resolve(options) => resolve::run(&options).await,
             Command::Watch(options) => watch::run(*options).await,
             Command::Ui(options) => ui::run(*options).await,
@@ -149,7 +154,7 @@ mod tests {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             assert!((10..100).contains(&about.len()), "{}: {about:?}", command.get_name());
         }
-        for name in ["demo", "new", "serve", "watch", "ui"] {
+        for name in ["demo", "new", "serve", "proxy", "watch", "ui"] {
             let command = Arguments::command();
             let long = command.find_subcommand(name).and_then(|it| it.get_long_about());
             assert!(long.is_some_and(|it| it.to_string().lines().count() > 1), "{name}");

@@ -1,6 +1,11 @@
-//! The body types of the client: whole request bodies, streamed response bodies.
+//! The body types of the client: whole request bodies, streamed response bodies, and request bodies
+//! that a proxy streams.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 
@@ -55,4 +60,56 @@ where
     B::Error: Into<BoxError>,
 {
     body.map_err(Into::into).boxed_unsync()
+}
+
+/// The body of a request on its way to the server.
+pub(crate) enum OutgoingBody {
+    /// In memory: the request can be sent again.
+    Whole(RequestBody),
+    /// Streamed: the request is sent once.
+    Streamed(ResponseBody),
+}
+
+impl OutgoingBody {
+    /// Wraps a streamed body. One that is already at its end needs no stream.
+    pub(crate) fn streamed(body: ResponseBody) -> Self {
+        if body.is_end_stream() { Self::Whole(RequestBody::default()) } else { Self::Streamed(body) }
+    }
+
+    /// Returns a body of the same bytes, if they are in memory.
+    pub(crate) fn shared(&self) -> Option<Self> {
+        match self {
+            Self::Whole(body) => Some(Self::Whole(body.clone())),
+            Self::Streamed(_) => None,
+        }
+    }
+}
+
+impl Body for OutgoingBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Whole(body) => Pin::new(body).poll_frame(context).map_err(|it| match it {}),
+            Self::Streamed(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_end_stream(),
+            Self::Streamed(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => body.size_hint(),
+            Self::Streamed(body) => body.size_hint(),
+        }
+    }
 }

@@ -37,6 +37,13 @@ const ROWS: &[Row] = &[
         &["hyper", "http"],
         APISERVER,
     ),
+    // A server over the client: the only crate that uses both.
+    row(
+        "dogwatch-proxy",
+        &["dogwatch-apiserver", "dogwatch-client"],
+        &[],
+        &["dogwatch-core", "dogwatch-informer"],
+    ),
     row("dogwatch-workqueue", &[], &["k8s-openapi", "kube"], &[]),
     // It uses HTTP only as a server: for the health, readiness and metrics endpoints of its
     // manager.
@@ -54,7 +61,12 @@ const ROWS: &[Row] = &[
     // Macros: what they generate runs in other crates, they themselves only read and write tokens.
     row("dogwatch-derive", &[], &["tokio", "hyper", "http", "rustls", "tower", "k8s-openapi", "kube"], &[]),
     row("dogwatch", UNDER_FACADE, &[], APISERVER),
-    row("ingress-manager", &["dogwatch"], &[], &["dogwatch-apiserver", "dogwatch-simulator"]),
+    row(
+        "ingress-manager",
+        &["dogwatch"],
+        &[],
+        &["dogwatch-apiserver", "dogwatch-proxy", "dogwatch-simulator"],
+    ),
     row("website", &["dogwatch"], &[], &[]),
     row("dogwatch-cli", UNDER_CLI, &[], APISERVER),
 ];
@@ -93,8 +105,14 @@ const UNDER_FACADE: &[&str] = &[
 
 /// The command uses the facade, the server and the simulator that the facade does not re-export, with
 /// the rules below them, and the example that its demo shows.
-const UNDER_CLI: &[&str] =
-    &["dogwatch", "dogwatch-apimachinery", "dogwatch-apiserver", "dogwatch-simulator", "ingress-manager"];
+const UNDER_CLI: &[&str] = &[
+    "dogwatch",
+    "dogwatch-apimachinery",
+    "dogwatch-apiserver",
+    "dogwatch-proxy",
+    "dogwatch-simulator",
+    "ingress-manager",
+];
 
 const fn row(
     name: &'static str,

@@ -101,7 +101,8 @@ impl Certificates {
         self.authority.der().clone()
     }
 
-    pub(super) fn server_der(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+    /// Returns the server's certificate and its private key.
+    pub fn server_der(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         (vec![self.server.clone()], PrivateKeyDer::Pkcs8(self.server_key.clone_key()))
     }
 }

@@ -6,8 +6,8 @@
 mod banner;
 
 use std::io::{self, IsTerminal, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use dogwatch_simulator::{ControllerManager, Settings, Simulator};
 use secrecy::SecretString;
 
 use crate::connection::secret;
+use crate::listen_address::{address, host};
+use crate::private_file::write_private;
 use crate::{signals, simulation};
 use banner::{Banner, Simulated, not_enforced};
 
@@ -296,58 +298,6 @@ fn token(options: &Options) -> anyhow::Result<Option<SecretString>> {
     }
 }
 
-/// Writes a file that only its owner can read, atomically. A symbolic link is followed.
-fn write_private(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let target = match std::fs::canonicalize(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => file.to_owned(),
-        target => target?,
-    };
-    // A device or a pipe would be replaced by the file: /dev/stdout would be gone for all
-    // processes.
-    match std::fs::metadata(&target) {
-        Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-        Ok(found) if !found.is_file() => return Err(io::Error::other("it is not a regular file")),
-        _ => {}
-    }
-    let file = target.as_path();
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    // Checked separately because the error of a temporary file would name that file, which the user
-    // does not know.
-    std::fs::metadata(folder)?;
-    let plain = |error: io::Error| io::Error::from(error.kind());
-    // Temporary files are created with mode 0600.
-    let mut draft = tempfile::NamedTempFile::new_in(folder).map_err(plain)?;
-    draft.write_all(bytes).map_err(plain)?;
-    draft.persist(file).map_err(|it| plain(it.error))?;
-    Ok(())
-}
-
-/// Parses an address to listen on. A port alone, and `localhost`, mean loopback.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let on_loopback = |port: &str| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)));
-    let found = match text.strip_prefix("localhost:") {
-        Some(port) => on_loopback(port),
-        None => text.parse().ok().or_else(|| on_loopback(text)),
-    };
-    found.ok_or_else(|| {
-        "expected ADDR:PORT, localhost:PORT or PORT, for example 127.0.0.1:8080 or 8080".to_owned()
-    })
-}
-
-/// Parses a host name or an address without a port.
-fn host(text: &str) -> Result<String, String> {
-    let is_name = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '-');
-    let is_host = text.parse::<IpAddr>().is_ok() || (!text.is_empty() && text.chars().all(is_name));
-    if is_host {
-        Ok(text.to_owned())
-    } else {
-        Err("expected a name or an address, without a port".to_owned())
-    }
-}
-
 fn not_empty(text: &str) -> Result<SecretString, &'static str> {
     if text.is_empty() {
         return Err("the token is empty");
@@ -399,32 +349,5 @@ mod tests {
     fn it_listens_on_loopback_by_default() {
         let flags = Flags::try_parse_from(["serve"]).unwrap();
         assert!(flags.options.bind.ip().is_loopback() && !flags.options.tls);
-    }
-
-    #[test]
-    fn an_address_may_be_abbreviated() {
-        for (text, expected) in [
-            ("8080", Some("127.0.0.1:8080")),
-            ("localhost:8080", Some("127.0.0.1:8080")),
-            ("0.0.0.0:1", Some("0.0.0.0:1")),
-            ("[::1]:8080", Some("[::1]:8080")),
-            ("65536", None),
-            ("nowhere", None),
-            ("localhost", None),
-            ("127.0.0.1", None),
-            (":8080", None),
-        ] {
-            assert_eq!(address(text).ok().map(|it| it.to_string()).as_deref(), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn an_advertised_host_is_a_name_or_an_address() {
-        for text in ["box.lan", "192.0.2.1", "2001:db8::1"] {
-            assert!(host(text).is_ok(), "{text}");
-        }
-        for text in ["", "box.lan:6443", "https://box.lan", "b x"] {
-            assert!(host(text).is_err(), "{text}");
-        }
     }
 }

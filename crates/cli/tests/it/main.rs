@@ -7,6 +7,7 @@ mod demo;
 mod new;
 mod story;
 mod serve;
+mod proxy;
 mod resolve;
 mod watch;
 mod fault;

@@ -10,7 +10,7 @@ fn help_lists_the_commands_and_goes_to_stdout() {
     let home = tempfile::tempdir().unwrap();
     let output = run(home.path(), &["--help"]);
     assert_eq!(output.status.code(), Some(0));
-    for command in ["demo", "serve", "watch", "ui", "bench"] {
+    for command in ["demo", "serve", "proxy", "watch", "ui", "bench"] {
         let listed = format!("\n  {command} ");
         assert!(text(&output.stdout).contains(&listed), "{}", text(&output.stdout));
     }

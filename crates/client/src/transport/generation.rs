@@ -15,7 +15,7 @@ use super::error::{TransportError, TransportErrorKind};
 use super::http1::Http1Connector;
 use super::http2::{Http2Pool, Sent};
 use super::options::TransportOptions;
-use crate::body::{RequestBody, ResponseBody, boxed};
+use crate::body::{OutgoingBody, ResponseBody, boxed};
 
 /// The maximum number of header lines of a response over HTTP/1.1. kube-apiserver limits the length
 /// of all warnings together, not their number (`truncateAtTotalRunes` in k8s.io/apiserver v0.36.4
@@ -29,7 +29,7 @@ pub(super) struct Generation {
     /// The version of the certificates.
     pub(super) version: u64,
     connector: Connector,
-    http1: Client<Http1Connector, RequestBody>,
+    http1: Client<Http1Connector, OutgoingBody>,
     /// The HTTP/2 pools by host and port. In practice one: the cluster's.
     http2: Mutex<HashMap<Authority, Arc<Http2Pool>>>,
     only_http1: bool,
@@ -55,7 +55,7 @@ impl Generation {
     /// Sends a request over HTTP/2 if the server supports it, over HTTP/1.1 otherwise.
     pub(super) async fn send(
         &self,
-        request: Request<RequestBody>,
+        request: Request<OutgoingBody>,
     ) -> Result<Response<ResponseBody>, TransportError> {
         let sent = self.send_by_protocol(request).await;
         sent.map_err(|error| if self.connector.may_rotate() { error.with_rotation() } else { error })
@@ -63,7 +63,7 @@ impl Generation {
 
     async fn send_by_protocol(
         &self,
-        request: Request<RequestBody>,
+        request: Request<OutgoingBody>,
     ) -> Result<Response<ResponseBody>, TransportError> {
         let Some(pool) = self.http2_pool(&request)? else { return self.send_http1(request).await };
         match pool.send(request).await? {
@@ -74,7 +74,7 @@ impl Generation {
 
     /// Returns the HTTP/2 pool to try first; `None` for plaintext (HTTP/2 is negotiated during the
     /// TLS handshake) and for upgrades (they exist in HTTP/1.1 only).
-    fn http2_pool(&self, request: &Request<RequestBody>) -> Result<Option<Arc<Http2Pool>>, TransportError> {
+    fn http2_pool(&self, request: &Request<OutgoingBody>) -> Result<Option<Arc<Http2Pool>>, TransportError> {
         let uri = request.uri();
         let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
             return Err(TransportError::new(TransportErrorKind::Config, "a request needs an absolute URI"));
@@ -94,7 +94,7 @@ impl Generation {
 
     async fn send_http1(
         &self,
-        request: Request<RequestBody>,
+        request: Request<OutgoingBody>,
     ) -> Result<Response<ResponseBody>, TransportError> {
         match self.http1.request(request).await {
             // HTTP/1.1 connections are not shared, so there is no stream slot to hold.

@@ -31,7 +31,7 @@ use super::body::SlotBody;
 use super::connector::{Connector, ServerConnection};
 use super::error::{TransportError, TransportErrorKind};
 use super::options::TransportOptions;
-use crate::body::{RequestBody, ResponseBody, boxed};
+use crate::body::{OutgoingBody, ResponseBody, boxed};
 use crate::tls::Alpn;
 
 /// The number of unread bytes that a server may send on one stream. Go's value
@@ -80,8 +80,8 @@ const SETTINGS_TIME: Duration = Duration::from_secs(1);
 /// them are ignored rather than answered.
 const REMEMBERED_RESETS: usize = 4096;
 
-type Sender = http2::SendRequest<RequestBody>;
-type Connection = http2::Connection<ServerConnection, RequestBody, TokioExecutor>;
+type Sender = http2::SendRequest<OutgoingBody>;
+type Connection = http2::Connection<ServerConnection, OutgoingBody, TokioExecutor>;
 /// An attempt to open a connection, awaited by all requests that need one; they share its error.
 /// `None` if its task was dropped with its runtime: a program may use one client with several
 /// runtimes in turn.
@@ -156,7 +156,7 @@ pub(super) enum Sent {
     /// The server answered.
     Answered(Response<ResponseBody>),
     /// The server does not support HTTP/2; the request was not sent.
-    Http1Only(Request<RequestBody>),
+    Http1Only(Request<OutgoingBody>),
 }
 
 impl Http2Pool {
@@ -185,13 +185,12 @@ impl Http2Pool {
     }
 
     /// Sends a request on a connection with a free slot, opening one if necessary.
-    pub(super) async fn send(&self, mut request: Request<RequestBody>) -> Result<Sent, TransportError> {
+    pub(super) async fn send(&self, mut request: Request<OutgoingBody>) -> Result<Sent, TransportError> {
         let (mut unsent, mut unprocessed) = (0, 0);
         loop {
             let Some(slot) = self.reserve().await? else { return Ok(Sent::Http1Only(request)) };
             let mut sender = slot.connection.sender.clone();
-            // The body is shared, not copied.
-            let copy = request.clone();
+            let copy = copy_of(&request);
             let mut error = match sender.try_send_request(request).await {
                 Ok(response) => {
                     slot.connection.load().has_answered = true;
@@ -218,9 +217,11 @@ impl Http2Pool {
                     let mut error = TransportError::after_sending(error.into_error());
                     if error.is_go_away() {
                         slot.connection.load().closing = true;
-                        if !is_repeatable_after_go_away(copy.method(), copy.body()) {
-                            error = error.with_request_sent();
-                        }
+                    }
+                    // A streamed body cannot be sent again: its sender has to decide.
+                    let Some(copy) = copy else { return Err(error) };
+                    if error.is_go_away() && !is_repeatable_after_go_away(copy.method(), copy.body()) {
+                        error = error.with_request_sent();
                     }
                     unprocessed += 1;
                     if error.request_was_sent() || unprocessed > UNPROCESSED_RETRIES {
@@ -382,6 +383,18 @@ impl Drop for StreamSlot {
     }
 }
 
+/// Returns a copy of a request that can be sent again: the body is shared, not copied. `None` if the
+/// body is streamed.
+fn copy_of(request: &Request<OutgoingBody>) -> Option<Request<OutgoingBody>> {
+    let mut copy = Request::new(request.body().shared()?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    Some(copy)
+}
+
 /// Returns true if a request that failed with a GOAWAY of the server may be sent again.
 ///
 /// Usually its stream is above the last one of the GOAWAY, and was not processed. But hyper 1.12
@@ -390,7 +403,7 @@ impl Drop for StreamSlot {
 /// stream, as the first one of a graceful shutdown does (RFC 9113, 6.8), and then resets the stream.
 /// A request with a body is incomplete without its data, and servers do not process it. A request
 /// without a body is complete.
-fn is_repeatable_after_go_away(method: &Method, body: &RequestBody) -> bool {
+fn is_repeatable_after_go_away(method: &Method, body: &impl Body) -> bool {
     method.is_safe() || !body.is_end_stream()
 }
 
@@ -487,6 +500,16 @@ mod tests {
     }
 
     #[test]
+    fn a_request_with_a_streamed_body_has_no_copy_unless_the_body_is_empty() {
+        let of = |body| copy_of(&Request::post("/").header("a", "b").body(body).expect("a request"));
+        let whole = of(OutgoingBody::Whole("{}".into())).expect("a copy");
+        assert_eq!((whole.method(), &whole.headers()["a"]), (&Method::POST, &"b".parse().expect("a value")));
+        assert!(of(OutgoingBody::streamed(boxed(crate::RequestBody::from("{}")))).is_none());
+        let empty = of(OutgoingBody::streamed(boxed(crate::RequestBody::default())));
+        assert!(empty.is_some_and(|it| it.body().is_end_stream()));
+    }
+
+    #[test]
     fn after_a_goaway_a_request_that_changes_something_is_repeated_only_if_it_has_a_body() {
         for (method, empty, with_body) in [
             (Method::GET, true, true),
@@ -498,7 +521,7 @@ mod tests {
             (Method::DELETE, false, true),
         ] {
             let repeatable =
-                |body: &'static str| is_repeatable_after_go_away(&method, &RequestBody::from(body));
+                |body: &'static str| is_repeatable_after_go_away(&method, &crate::RequestBody::from(body));
             assert_eq!((repeatable(""), repeatable("{}")), (empty, with_body), "{method}");
         }
     }

@@ -37,7 +37,7 @@ pub use options::TransportOptions;
 pub use proxy::ProxyEnvironment;
 use rotation::{ResponseFuture, RotatingTransport};
 
-use crate::body::{RequestBody, ResponseBody};
+use crate::body::{OutgoingBody, RequestBody, ResponseBody};
 use crate::config::{Config, Identity};
 
 /// The HTTP transport to a server.
@@ -69,6 +69,8 @@ use crate::config::{Config, Identity};
 #[derive(Clone)]
 pub struct Transport {
     service: Gzip<RotatingTransport>,
+    /// The transport below gzip, for requests that are passed on.
+    rotation: RotatingTransport,
 }
 
 impl Transport {
@@ -94,7 +96,42 @@ impl Transport {
     ) -> Result<Self, TransportError> {
         let rotation = RotatingTransport::new(config, plugin_identity, options)?;
         metrics::counter!("rest_client_transport_create_calls_total").increment(1);
-        Ok(Self { service: GzipLayer::new(!config.disable_compression).layer(rotation) })
+        let service = GzipLayer::new(!config.disable_compression).layer(rotation.clone());
+        Ok(Self { service, rotation })
+    }
+
+    /// Passes a request on with a streamed body, and returns the response as the server sends it: a
+    /// compressed body stays compressed, and trailers are passed on.
+    ///
+    /// The body is not in memory, so the request is sent once: if its connection is lost, the error
+    /// says whether the server may have received it. Dropping the future, or the body of the
+    /// response, cancels the request.
+    ///
+    /// # Errors
+    /// Returns an error if no connection can be opened, or if it is lost before the response begins.
+    ///
+    /// ```
+    /// use dogwatch_client::transport::{Transport, TransportOptions};
+    /// use dogwatch_client::{Config, RequestBody, boxed};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let config = Config::new("http://127.0.0.1:1".parse()?);
+    /// let (_, no_plugin) = tokio::sync::watch::channel(None);
+    /// let transport = Transport::with_options(&config, no_plugin, TransportOptions::default())?;
+    /// let body = boxed(RequestBody::from("a body that arrives in pieces"));
+    /// let request = http::Request::post("http://127.0.0.1:1/upload").body(body)?;
+    /// assert!(transport.forward(request).await.is_err()); // no server listens on port 1
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn forward(
+        &self,
+        request: Request<ResponseBody>,
+    ) -> Result<Response<ResponseBody>, TransportError> {
+        let mut rotation = self.rotation.clone();
+        let sending = rotation.call(request.map(OutgoingBody::streamed));
+        sending.await
     }
 }
 
@@ -109,7 +146,7 @@ impl Service<Request<RequestBody>> for Transport {
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
-        self.service.call(request)
+        self.service.call(request.map(OutgoingBody::Whole))
     }
 }
 

@@ -17,7 +17,7 @@ use super::error::TransportError;
 use super::generation::Generation;
 use super::options::TransportOptions;
 use super::proxy::ProxyRules;
-use crate::body::{RequestBody, ResponseBody};
+use crate::body::{OutgoingBody, ResponseBody};
 use crate::config::{Config, HttpVersion, Identity};
 use crate::tls::CertificateReloader;
 
@@ -107,7 +107,7 @@ fn generation(
     Ok(Generation::new(version, connector, only_http1, Arc::clone(options)))
 }
 
-impl Service<Request<RequestBody>> for RotatingTransport {
+impl Service<Request<OutgoingBody>> for RotatingTransport {
     type Response = Response<ResponseBody>;
     type Error = TransportError;
     type Future = ResponseFuture;
@@ -116,7 +116,7 @@ impl Service<Request<RequestBody>> for RotatingTransport {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
+    fn call(&mut self, request: Request<OutgoingBody>) -> ResponseFuture {
         let state = Arc::clone(&self.state);
         Box::pin(async move {
             let generation = state.generation().await?;

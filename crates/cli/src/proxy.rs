@@ -1,0 +1,190 @@
+//! `dogwatch proxy`: runs the proxy as a process.
+//!
+//! Scripts rely on one line on stdout, `ready <url>`, printed when the proxy accepts requests and the
+//! kubeconfig is written.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use dogwatch::config::{Identity, Pem};
+use dogwatch_proxy::{Proxy, ProxyOptions, ServerCertificate};
+
+use crate::connection::Connection;
+use crate::listen_address::{address, host};
+use crate::private_file::write_private;
+use crate::signals;
+
+const EXAMPLES: &str = "\
+It prints one line to stdout, `ready URL`, when it is ready; Ctrl-C and SIGTERM stop it. With -v it logs every request to
+stderr.
+
+Callers use their own credentials, and the proxy has none to give: tokens are passed on as they are. A caller with a
+client certificate is known by --client-ca-file; the API server gets the user by impersonation, or by the certificate of
+a front proxy.
+
+Examples:
+  Use it with the users of your own kubeconfig:
+    dogwatch proxy --bind 127.0.0.1:8443 --kubeconfig-out proxy.kubeconfig
+    export KUBECONFIG=proxy.kubeconfig:$HOME/.kube/config
+    kubectl --cluster dogwatch-proxy --user me get pods
+
+  With a certificate that your tools rotate:
+    dogwatch proxy --bind 0.0.0.0:8443 --tls-cert-file tls.crt --tls-private-key-file tls.key";
+
+/// Run a proxy in front of an API server, for any number of clients.
+///
+/// Clients use it as their API server. Requests are passed on as streams with the caller's own
+/// credentials: reads, writes, watches, logs, exec and port-forward.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The address to listen on: ADDR:PORT, localhost:PORT, or a PORT on loopback; port 0 selects a
+    /// free one.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0", value_parser = address)]
+    bind: SocketAddr,
+    /// The name or address by which clients reach the proxy, for the kubeconfig and the generated
+    /// certificate.
+    #[arg(long, value_name = "HOST", value_parser = host)]
+    advertise: Option<String>,
+    /// Serve HTTPS, with a certificate and an authority generated for this run unless
+    /// --tls-cert-file is given. This is the default.
+    #[arg(long, conflicts_with = "plain")]
+    tls: bool,
+    /// Serve HTTP, on loopback only. kubectl does not send tokens over HTTP.
+    #[arg(long)]
+    plain: bool,
+    /// The certificate to present, with those of intermediate authorities. The file is read again
+    /// when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file", conflicts_with = "plain")]
+    tls_cert_file: Option<PathBuf>,
+    /// The private key of --tls-cert-file.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+    /// Accept client certificates of the authorities in this file. The file is read again when it
+    /// changes.
+    #[arg(long, value_name = "FILE", conflicts_with = "plain")]
+    client_ca_file: Option<PathBuf>,
+    /// Name users with client certificates to the API server in the headers of a front proxy
+    /// (X-Remote-User, X-Remote-Group), on connections with this certificate. Without it they are
+    /// passed on by impersonation, for which the proxy's own user needs the verb `impersonate`.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "requestheader_client_key_file",
+        requires = "client_ca_file"
+    )]
+    requestheader_client_cert_file: Option<PathBuf>,
+    /// The private key of --requestheader-client-cert-file.
+    #[arg(long, value_name = "FILE", requires = "requestheader_client_cert_file")]
+    requestheader_client_key_file: Option<PathBuf>,
+    /// Write a kubeconfig for clients of the proxy to this file, replacing it. It has the proxy's
+    /// address and authority and no credentials.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig_out: Option<PathBuf>,
+    /// The number of connections that are served at the same time; more wait.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: u32,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Options {
+    fn certificate(&self) -> Option<ServerCertificate> {
+        match (&self.tls_cert_file, &self.tls_private_key_file) {
+            _ if self.plain => None,
+            (Some(certificate), Some(key)) => {
+                Some(ServerCertificate::Files { certificate: certificate.clone(), key: key.clone() })
+            }
+            _ => Some(ServerCertificate::Generated { name: self.advertise.clone() }),
+        }
+    }
+
+    fn front_proxy(&self) -> Option<Identity> {
+        let pem = |file: &Option<PathBuf>| file.clone().map(Pem::File);
+        let certificate = pem(&self.requestheader_client_cert_file)?;
+        Some(Identity { certificate, key: pem(&self.requestheader_client_key_file)? })
+    }
+
+    fn proxy_options(&self) -> ProxyOptions {
+        let mut options = ProxyOptions::default();
+        options.bind = self.bind;
+        options.certificate = self.certificate();
+        options.client_authority.clone_from(&self.client_ca_file);
+        options.front_proxy = self.front_proxy();
+        options.max_connections = self.max_connections as usize;
+        options
+    }
+}
+
+/// Serves until a shutdown signal arrives.
+pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
+    // Registered before the ready line, so that a signal right after it stops the proxy in order.
+    let end = signals::shutdown().context("cannot listen for signals")?;
+    let proxy = Proxy::start(options.connection.config()?, options.proxy_options()).await?;
+    let url = url(&proxy, options.advertise.as_deref());
+    if let Some(file) = options.kubeconfig_out {
+        let kubeconfig = proxy.kubeconfig(&url);
+        let shown = file.display().to_string();
+        let written = tokio::task::spawn_blocking(move || write_private(&file, kubeconfig.as_bytes()));
+        written.await?.with_context(|| format!("cannot write the kubeconfig {shown}"))?;
+    }
+    writeln!(io::stdout(), "ready {url}").context("cannot write to stdout")?;
+    end.await;
+    proxy.stop().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the URL of the proxy for its clients.
+fn url(proxy: &Proxy, advertised: Option<&str>) -> String {
+    let url = proxy.url();
+    let Some(host) = advertised else { return url };
+    let scheme = url.split_once(':').map_or("https", |(scheme, _)| scheme);
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    format!("{scheme}://{host}:{}", proxy.address().port())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parse(flags: &[&str]) -> Result<Options, clap::Error> {
+        Flags::try_parse_from([&["proxy"], flags].concat()).map(|it| it.options)
+    }
+
+    #[test]
+    fn it_serves_tls_on_loopback_by_default() {
+        let options = parse(&[]).unwrap().proxy_options();
+        assert!(options.bind.ip().is_loopback());
+        assert_eq!(options.certificate, Some(ServerCertificate::Generated { name: None }));
+        assert_eq!(parse(&["--plain"]).unwrap().proxy_options().certificate, None);
+    }
+
+    #[test]
+    fn flags_that_need_each_other_are_refused_alone() {
+        for flags in [
+            &["--tls-cert-file", "c"][..],
+            &["--tls-private-key-file", "k"],
+            &["--requestheader-client-cert-file", "c", "--requestheader-client-key-file", "k"],
+            &["--requestheader-client-cert-file", "c", "--client-ca-file", "a"],
+            &["--plain", "--tls"],
+            &["--plain", "--client-ca-file", "a"],
+            &["--max-connections", "0"],
+        ] {
+            assert!(parse(flags).is_err(), "{flags:?}");
+        }
+        let front = ["--requestheader-client-cert-file", "c", "--requestheader-client-key-file", "k"];
+        let options = parse(&[&front[..], &["--client-ca-file", "a"]].concat()).unwrap().proxy_options();
+        assert!(options.front_proxy.is_some());
+    }
+}

@@ -1,0 +1,40 @@
+//! Responses that the proxy makes itself: errors, in the form of the API's `Status`.
+
+use bytes::Bytes;
+use dogwatch_client::{RequestBody, ResponseBody, boxed};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use serde_json::json;
+
+/// A response of the proxy.
+pub(crate) type Answer = Response<ResponseBody>;
+
+/// Builds an error. `reason` is one of the API's reasons, or empty.
+pub(crate) fn error(code: StatusCode, reason: &str, message: &str) -> Answer {
+    let status = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code.as_u16(),
+    });
+    with_body(code, "application/json", format!("{status}\n"))
+}
+
+/// Builds the answer while upstream cannot be reached and the request was not sent: every client may
+/// repeat it.
+pub(crate) fn unavailable(message: &str, seconds: u32) -> Answer {
+    let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message);
+    answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+    answer
+}
+
+/// Builds a response with a whole body.
+pub(crate) fn with_body(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(boxed(RequestBody::new(body.into())));
+    *answer.status_mut() = code;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}

@@ -1,0 +1,166 @@
+//! The headers of a request that is passed on: which are removed, and which identify the caller.
+//!
+//! Headers of one connection (RFC 9110, 7.6.1) do not belong to the next one. Headers that assert an
+//! identity are removed before the proxy sets its own, so that a `Connection` header, which removes
+//! others, cannot remove those.
+
+use http::header::{
+    AUTHORIZATION, CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+
+use crate::user::User;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// The prefix of the headers with which kube-apiserver lets a front proxy name the user.
+const REMOTE: &str = "x-remote-";
+/// The prefix of the headers with which a user acts as another.
+const IMPERSONATE: &str = "impersonate-";
+
+/// Removes the headers of one connection, and returns the protocol that the client wants to switch
+/// to, if any.
+pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|it| it.to_str().ok())
+        .flat_map(|it| it.split(','))
+        .filter_map(|it| it.trim().parse().ok())
+        .collect();
+    let upgrade = headers.get(UPGRADE).filter(|_| named.contains(&UPGRADE)).cloned();
+    // Only this value has a meaning beyond one connection: the client reads trailers.
+    let trailers = headers.get(TE).is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"trailers"));
+    let fixed = [
+        CONNECTION,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        TE,
+        TRAILER,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ];
+    for name in named.into_iter().chain(fixed) {
+        headers.remove(name);
+    }
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    upgrade
+}
+
+/// Removes what the proxy answers itself or sets anew, and every header with which only a front
+/// proxy may name the user.
+pub(crate) fn remove_of_proxy(headers: &mut HeaderMap) {
+    headers.remove(HOST);
+    // hyper answers it, when the upstream connection takes the body.
+    headers.remove(EXPECT);
+    remove_prefixed(headers, REMOTE);
+}
+
+/// Returns true if the request is to be carried out as another user.
+pub(crate) fn impersonates(headers: &HeaderMap) -> bool {
+    headers.keys().any(|it| it.as_str().starts_with(IMPERSONATE))
+}
+
+/// Sets the headers of a front proxy that names the user. kube-apiserver trusts them on connections
+/// with the front proxy's certificate only.
+pub(crate) fn name_user(headers: &mut HeaderMap, user: &User) -> Option<()> {
+    remove_prefixed(headers, REMOTE);
+    headers.remove(AUTHORIZATION);
+    headers.insert("x-remote-user", value(&user.name)?);
+    for group in &user.groups {
+        headers.append("x-remote-group", value(group)?);
+    }
+    Some(())
+}
+
+/// Sets the headers that let the proxy act as the user. The caller's own are removed: the proxy's
+/// right to act as others must not become theirs.
+pub(crate) fn act_as(headers: &mut HeaderMap, user: &User) -> Option<()> {
+    remove_prefixed(headers, IMPERSONATE);
+    headers.remove(AUTHORIZATION);
+    headers.insert("impersonate-user", value(&user.name)?);
+    for group in &user.groups {
+        headers.append("impersonate-group", value(group)?);
+    }
+    Some(())
+}
+
+fn remove_prefixed(headers: &mut HeaderMap, prefix: &str) {
+    let names: Vec<HeaderName> =
+        headers.keys().filter(|it| it.as_str().starts_with(prefix)).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+fn value(text: &str) -> Option<HeaderValue> {
+    HeaderValue::from_bytes(text.as_bytes()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        lines.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn headers_of_a_connection_are_removed_with_those_that_it_names() {
+        let mut given = headers(&[
+            ("connection", "close, X-Own"),
+            ("connection", "keep-alive"),
+            ("keep-alive", "5"),
+            ("x-own", "1"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("accept", "application/json"),
+        ]);
+        assert_eq!(remove_hop_by_hop(&mut given), None, "the upgrade is not named by Connection");
+        assert_eq!(given, headers(&[("accept", "application/json"), ("te", "trailers")]));
+    }
+
+    #[test]
+    fn an_upgrade_is_returned_with_its_protocol() {
+        let mut given = headers(&[("connection", "Upgrade"), ("upgrade", "SPDY/3.1")]);
+        assert_eq!(remove_hop_by_hop(&mut given).unwrap(), "SPDY/3.1");
+        assert!(given.is_empty());
+    }
+
+    #[test]
+    fn a_caller_cannot_smuggle_an_identity() {
+        let smuggled = [
+            ("connection", "impersonate-user, x-remote-user, authorization"),
+            ("x-remote-user", "admin"),
+            ("x-remote-group", "system:masters"),
+            ("x-remote-extra-scopes", "all"),
+            ("impersonate-user", "admin"),
+            ("impersonate-extra-a", "b"),
+            ("authorization", "Bearer t"),
+        ];
+        let jane = User { name: "jane".to_owned(), groups: vec!["devs".to_owned()] };
+        for (set, expected) in [
+            (name_user as fn(&mut HeaderMap, &User) -> Option<()>, ["x-remote-user", "x-remote-group"]),
+            (act_as, ["impersonate-user", "impersonate-group"]),
+        ] {
+            let mut given = headers(&smuggled);
+            remove_hop_by_hop(&mut given);
+            remove_of_proxy(&mut given);
+            assert!(!given.keys().any(|it| it.as_str().starts_with(REMOTE)));
+            set(&mut given, &jane).unwrap();
+            assert_eq!(
+                (&given[expected[0]], &given[expected[1]]),
+                (&value("jane").unwrap(), &value("devs").unwrap())
+            );
+            let values: Vec<_> = given.values().collect();
+            assert!(!values.iter().any(|it| *it == "admin" || *it == "system:masters"), "{given:?}");
+            assert!(!given.contains_key(AUTHORIZATION));
+        }
+    }
+}

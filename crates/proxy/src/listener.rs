@@ -1,0 +1,190 @@
+//! The endpoint: accepts connections, performs the TLS handshake, and passes requests to a handler.
+//!
+//! Connections, the size of headers and the time to send them are limited, so that clients that do
+//! nothing cannot take the place of others.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dogwatch_client::ResponseBody;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::forward::Peer;
+use crate::tls::Tls;
+use crate::user::User;
+
+/// The time for the TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// The time between two requests of an HTTP/1.1 connection, and for the headers of the next one. It
+/// is longer than clients keep idle connections, so that clients close them first.
+const IDLE: Duration = Duration::from_secs(120);
+
+/// The interval of HTTP/2 pings on a silent connection, and the time to answer one.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+
+/// The maximum size of all headers of a request, and of HTTP/1.1's buffer in each direction.
+const MAX_HEADERS: u32 = 128 * 1024;
+
+/// The maximum number of concurrent requests on one connection. Each watch is one.
+const MAX_STREAMS: u32 = 2_000;
+
+/// The number of bytes that a client may send ahead of upstream, on one stream and on a connection.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+
+/// The number of bytes of one HTTP/2 response that wait for the client.
+const SEND_BUFFER: usize = 64 * 1024;
+
+/// The grace period of requests in flight when the proxy stops.
+pub(crate) const GRACE: Duration = Duration::from_millis(500);
+
+/// The pause after an error of `accept`, such as running out of file descriptors.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Answers requests. The future is dropped when the client disconnects.
+pub(crate) trait Handler: Send + Sync + 'static {
+    /// Answers one request of a peer.
+    fn respond(
+        &self,
+        request: Request<Incoming>,
+        peer: &Peer,
+    ) -> impl Future<Output = Response<ResponseBody>> + Send;
+}
+
+/// The part of a listener that all its connections share.
+pub(crate) struct Endpoint<H> {
+    pub(crate) handler: H,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) connections: Arc<Semaphore>,
+    pub(crate) tasks: TaskTracker,
+    /// No new requests; those in flight may finish.
+    pub(crate) graceful: CancellationToken,
+    /// Every task ends immediately.
+    pub(crate) immediate: CancellationToken,
+}
+
+impl<H: Handler> Endpoint<H> {
+    /// Accepts connections until the proxy stops. At the limit, new ones wait in the backlog of the
+    /// socket.
+    pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            let accepting = async {
+                let permit = Arc::clone(&self.connections).acquire_owned().await.ok()?;
+                Some((permit, listener.accept().await))
+            };
+            let Some(Some((permit, accepted))) = self.graceful.run_until_cancelled(accepting).await else {
+                return;
+            };
+            match accepted {
+                Ok((stream, from)) => {
+                    let this = Arc::clone(&self);
+                    let serving = async move {
+                        let _permit = permit;
+                        this.serve_socket(stream, from).await;
+                    };
+                    let stop = self.immediate.clone();
+                    self.tasks.spawn(async move {
+                        let _ = stop.run_until_cancelled_owned(serving).await;
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+    }
+
+    async fn serve_socket(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
+        // Events are small and should leave at once. A socket without the option still works.
+        let _ = stream.set_nodelay(true);
+        let address = Some(from.ip());
+        let Some(tls) = &self.tls else { return self.serve(stream, Peer { address, user: None }).await };
+        match tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
+            Ok(Ok(stream)) => {
+                // The handshake fails for a certificate that is not verified.
+                let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                // One that names no user authenticates none: the request may have a token.
+                let user = shown.and_then(|it| User::from_certificate(it)).map(Arc::new);
+                self.serve(stream, Peer { address, user }).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%from, %error, "TLS handshake failed"),
+            Err(_) => tracing::debug!(%from, "TLS handshake took too long"),
+        }
+    }
+
+    async fn serve(
+        self: &Arc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        peer: Peer,
+    ) {
+        let (this, peer) = (Arc::clone(self), Arc::new(peer));
+        let service = service_fn(move |request| {
+            let (this, peer) = (Arc::clone(&this), Arc::clone(&peer));
+            async move { Ok::<_, Infallible>(this.handler.respond(request, &peer).await) }
+        });
+        let builder = settings(Streams { tasks: self.tasks.clone(), stop: self.immediate.clone() });
+        let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+        let ended = tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = self.graceful.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                tokio::time::timeout(GRACE, connection).await.unwrap_or(Ok(()))
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}
+
+/// Runs the streams of HTTP/2 connections in tasks that end with the proxy.
+#[derive(Clone)]
+struct Streams {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl<F> Executor<F> for Streams
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            let _ = stop.run_until_cancelled_owned(stream).await;
+        });
+    }
+}
+
+/// Returns hyper's settings for the limits above.
+fn settings(streams: Streams) -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(streams);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(MAX_HEADERS as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(MAX_HEADERS)
+        .keep_alive_interval(PING.0)
+        .keep_alive_timeout(PING.1);
+    builder
+}

@@ -1,0 +1,46 @@
+//! The options of a proxy.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use dogwatch_client::config::Identity;
+
+use crate::tls::ServerCertificate;
+
+/// The options of a proxy. The default is a forwarder on a free port of the loopback, with TLS.
+///
+/// ```
+/// use dogwatch_proxy::{ProxyOptions, ServerCertificate};
+///
+/// let mut options = ProxyOptions::default();
+/// options.client_authority = Some("/etc/proxy/clients.crt".into());
+/// assert_eq!(options.certificate, Some(ServerCertificate::Generated { name: None }));
+/// assert!(options.bind.ip().is_loopback());
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ProxyOptions {
+    /// The address to listen on. Defaults to a free port of 127.0.0.1.
+    pub bind: SocketAddr,
+    /// The certificate of the proxy; `None` serves HTTP. Defaults to a generated one.
+    pub certificate: Option<ServerCertificate>,
+    /// The file with the authority of client certificates. Without it, none are requested.
+    pub client_authority: Option<PathBuf>,
+    /// The certificate with which upstream accepts the names of users from the proxy. Without it,
+    /// users with a client certificate are passed on by impersonation.
+    pub front_proxy: Option<Identity>,
+    /// The number of connections that are served at the same time. Defaults to 10,000.
+    pub max_connections: usize,
+}
+
+impl Default for ProxyOptions {
+    fn default() -> Self {
+        Self {
+            bind: (Ipv4Addr::LOCALHOST, 0).into(),
+            certificate: Some(ServerCertificate::Generated { name: None }),
+            client_authority: None,
+            front_proxy: None,
+            max_connections: 10_000,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The user that a request is made by, from a client certificate.
+
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::x509::AttributeTypeAndValue;
+
+/// The user of a client certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) groups: Vec<String>,
+}
+
+impl User {
+    /// Reads the user from a certificate, which must already be verified: the common name and, as
+    /// groups, the organizations. Returns `None` if it names no user.
+    pub(crate) fn from_certificate(der: &[u8]) -> Option<Self> {
+        let (_, parsed) = X509Certificate::from_der(der).ok()?;
+        let text = |it: &AttributeTypeAndValue<'_>| it.as_str().ok().map(str::to_owned);
+        // The last name counts, as in Go's `crypto/x509`.
+        let name = parsed.subject().iter_common_name().last().and_then(text)?;
+        // A group that cannot be read could be the reason for a deny: no user then.
+        let groups: Option<Vec<String>> = parsed.subject().iter_organization().map(text).collect();
+        let user = Self { name, groups: groups? };
+        // Control characters cannot be in a header, and no identity is made of them.
+        let is_plain = |it: &String| !it.is_empty() && !it.chars().any(char::is_control);
+        if !user.groups.iter().chain([&user.name]).all(is_plain) {
+            return None;
+        }
+        Some(user)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    fn certificate(names: &[(DnType, &str)]) -> Vec<u8> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        for (kind, name) in names {
+            params.distinguished_name.push(kind.clone(), *name);
+        }
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn the_common_name_is_the_user_and_the_organization_a_group() {
+        let der = certificate(&[(DnType::OrganizationName, "devs"), (DnType::CommonName, "jane")]);
+        let user = User::from_certificate(&der).unwrap();
+        assert_eq!((user.name.as_str(), user.groups.as_slice()), ("jane", &["devs".to_owned()][..]));
+    }
+
+    #[test]
+    fn a_certificate_without_a_plain_name_is_no_user() {
+        assert_eq!(User::from_certificate(&certificate(&[(DnType::OrganizationName, "devs")])), None);
+        let split = [(DnType::CommonName, "jane\r\nX-Remote-Group: system:masters")];
+        assert_eq!(User::from_certificate(&certificate(&split)), None);
+        assert_eq!(User::from_certificate(b"no certificate"), None);
+    }
+}
