@@ -8,7 +8,8 @@ use clap_complete::Shell;
 
 const EXAMPLES: &str = "\
 Where to put the script:
-  bash   dogwatch completion bash > ~/.local/share/bash-completion/completions/dogwatch
+  bash   dogwatch completion bash \\
+           > ~/.local/share/bash-completion/completions/dogwatch
   zsh    dogwatch completion zsh > \"${fpath[1]}/_dogwatch\"
   fish   dogwatch completion fish > ~/.config/fish/completions/dogwatch.fish
 

@@ -43,7 +43,7 @@ use logging::Detail;
 
 const START: &str = "Start with `dogwatch demo`.";
 
-/// Watch, simulate and test Kubernetes from the command line.
+/// Watch Kubernetes clusters, and simulate one to test clients against.
 #[derive(Debug, Parser)]
 #[command(name = "dogwatch", version = version::short(), long_version = version::long(), max_term_width = 100, after_help = START)]
 struct Arguments {
@@ -136,7 +136,7 @@ mod tests {
             let notes = [command.get_after_long_help(), command.get_after_help()]
                 .map(|it| it.map(ToString::to_string));
             for line in notes.iter().flatten().flat_map(|it| it.lines()).filter(|it| !it.starts_with(' ')) {
-                assert!(line.chars().count() <= 84, "{path}: {line}");
+                assert!(line.chars().count() <= 80, "{path}: {line}");
             }
             command.get_subcommands().for_each(|it| check(it, &path));
         }

@@ -12,7 +12,7 @@ Examples:
   Read the main page now:
     dogwatch man | man -l -
 
-  Install all pages for `man dogwatch` and `man dogwatch-serve`, for you or for all users:
+  Install all pages (`man dogwatch-serve`), for you or for all users:
     dogwatch man ~/.local/share/man/man1
     sudo dogwatch man /usr/local/share/man/man1";
 

@@ -18,23 +18,24 @@ use crate::private_file::write_private;
 use crate::signals;
 
 const EXAMPLES: &str = "\
-It prints one line to stdout, `ready URL`, when it is ready; Ctrl-C and SIGTERM stop it. With -v it logs every request to
-stderr.
+It prints one line to stdout, `ready URL`, when it is ready; Ctrl-C and
+SIGTERM stop it. With -v it logs every request to stderr.
 
-Callers use their own credentials, and the proxy has none to give: tokens are passed on as they are. A caller with a
-client certificate is known by --client-ca-file; the API server gets the user by impersonation, or by the certificate of
-a front proxy.
+A caller's token is passed on unchanged. A caller with a client certificate,
+verified with --client-ca-file, is passed on by impersonation with the proxy's
+own credentials (--kubeconfig, --token), or in the headers of a front proxy.
+The proxy's credentials are used for nothing else.
 
 Examples:
-  Use it with the users of your own kubeconfig:
+  Use it as the user `me` of your own kubeconfig, in a second terminal:
     dogwatch proxy --bind 127.0.0.1:8443 --kubeconfig-out proxy.kubeconfig
-    export KUBECONFIG=proxy.kubeconfig:$HOME/.kube/config
-    kubectl --cluster dogwatch-proxy --user me get pods
+    KUBECONFIG=proxy.kubeconfig:$HOME/.kube/config kubectl --user me get pods
 
   With a certificate that your tools rotate:
-    dogwatch proxy --bind 0.0.0.0:8443 --tls-cert-file tls.crt --tls-private-key-file tls.key";
+    dogwatch proxy --bind 0.0.0.0:8443 \\
+        --tls-cert-file tls.crt --tls-private-key-file tls.key";
 
-/// Run a proxy in front of an API server, for any number of clients.
+/// Run a proxy to an API server that keeps callers' credentials.
 ///
 /// Clients use it as their API server. Requests are passed on as streams with the caller's own
 /// credentials: reads, writes, watches, logs, exec and port-forward.

@@ -21,17 +21,17 @@ use crate::{failure, signals};
 
 const EXAMPLES: &str = "\
 Targets name a Service, as for github.com/sercand/kuberesolver in Go:
-  kubernetes:///service:port              in the namespace of the kubeconfig or the pod
+  kubernetes:///service:port           in the namespace of kubeconfig or pod
   kubernetes:///service.namespace:port
   kubernetes://namespace/service:port
-The port is a name or a number; without one, the first port of the Service is used.
-A number is a port of the Service, which is mapped to the port of its pods; with
-?port=pod, or without permission to read Services, it is a port of the pods.
-Channels take dns:///host:port, static:///address:port and address:port too, for
-which there is nothing to resolve in a cluster.
+The port is a name or a number; without one, the first port of the Service is
+used. A number is a port of the Service, which is mapped to the port of its
+pods; with ?port=pod, or without permission to read Services, it is a port of
+the pods. Channels take dns:///host:port, static:///address:port and
+address:port too, for which there is nothing to resolve in a cluster.
 
-Exits with 0 if there is an endpoint to call, and with 1 and the reason on stderr if
-there is none.";
+Exits with 0 if there is an endpoint to call, and with 1 and the reason on
+stderr if there is none.";
 
 /// The time to wait for a server that neither responds nor rejects the request.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);

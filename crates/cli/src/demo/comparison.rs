@@ -86,7 +86,7 @@ impl Comparison {
         };
         row("", ["informer", "watch once", "watch again"].map(str::to_owned), Ink::Faint);
         let clients = [self.informer, self.watch_once, self.watch_again];
-        row("pods that are wrong", clients.map(|it| it.wrong_pods.to_string()), Ink::Plain);
+        row("pods missing or left over", clients.map(|it| it.wrong_pods.to_string()), Ink::Plain);
         row("deletions that went unnoticed", clients.map(|it| it.deletions.to_string()), Ink::Plain);
         row("events that were lost", clients.map(|it| it.events.to_string()), Ink::Plain);
         let counts = format!(

@@ -75,16 +75,16 @@ const COMPARABLE_AFTER: usize = 3;
 /// and change what you like. An act that cannot finish because of that says so, and the story goes
 /// on.
 ///
-/// Output: a line that begins with "ACT" opens an act. After the time, "> " marks what the demo
-/// does; other lines are what it measured. On a pipe or file the text is the same, one fact per
+/// Output: a line that begins with "ACT" opens an act. The others begin with the time of printing;
+/// "> " marks what the demo does, and the rest is what it measured. On a pipe or file the text is the same, one fact per
 /// line, without colours and without pauses for reading. NO_COLOR and TERM=dumb turn colours off.
 ///
 /// With a connection flag, such as --server or --kubeconfig, it lists the resources of that server
 /// instead, and changes nothing there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Stop after this many seconds, with a summary of what happened. By default it runs until
-    /// Ctrl-C.
+    /// Stop after this many seconds; a story that is not over ends with a summary. By default it
+    /// runs until Ctrl-C.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "connection")]
     seconds: Option<u64>,
     /// Print only the headlines, the summary and the closing table.

@@ -27,15 +27,18 @@ Start a server that accepts faults:
   dogwatch serve --admin --kubeconfig-out dogwatch.kubeconfig
 and point your program and these commands at it, in other terminals:
   export KUBECONFIG=$PWD/dogwatch.kubeconfig
-With --simulate, rules apply to the simulated nodes and controllers too, and --times
-counts their requests: limit a rule with --user to the user of your program.
+With --simulate, rules apply to the simulated nodes and controllers too, and
+--times counts their requests: limit a rule with --user to the user of your
+program.
 
 Does my controller back off when the server is busy?
-  dogwatch fault add --verb list --resource pods --times 3 --refuse 429 --retry-after 2
+  dogwatch fault add --verb list --resource pods --times 3 \\
+      --refuse 429 --retry-after 2
 Does it retry a write after a conflict, and survive one whose answer is lost?
   dogwatch fault add --verb update --verb patch --probability 0.3 --refuse 409
   dogwatch fault add --verb create --times 1 --reset after
-Does it list again when its history is gone, and reconnect when its watch is cut?
+Does it list again when its history is gone, and reconnect when its watch is
+cut?
   dogwatch fault expire
   dogwatch fault drop-watches --resource pods --cut
 Does it cope with a cache that is old?
@@ -46,8 +49,8 @@ What was injected, and how to stop it:
   dogwatch fault remove 1
   dogwatch fault remove --all
 
-Faults never corrupt data: a refused request was not carried out, and no event of an
-open watch is lost or repeated.";
+Faults never corrupt data: a refused request was not carried out, and no event
+of an open watch is lost or repeated.";
 
 const ADD_EXAMPLES: &str = "\
 A rule has faults of requests or faults of watches; without any, it only counts what

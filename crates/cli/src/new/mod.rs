@@ -24,7 +24,7 @@ use template::{File, RUST_ROOTS};
 
 const EXAMPLES: &str = "\
 Examples:
-  An operator for the kind Website of the group example.com, in ./website-operator:
+  An operator for Website.example.com, in ./website-operator:
     dogwatch new website-operator --dogwatch ../dogwatch
 
   With another group and kind, in another folder:
@@ -34,7 +34,8 @@ Examples:
   On a git repository of dogwatch instead of a checkout:
     dogwatch new website-operator --dogwatch https://example.com/dogwatch.git
 
-A checkout is named in Cargo.toml by its absolute path: commit a git URL instead.";
+A checkout is named in Cargo.toml by its absolute path: commit a git URL
+instead.";
 
 /// Write the project of a small operator, with a test and manifests.
 ///

@@ -24,18 +24,20 @@ use banner::{Banner, Simulated, not_enforced};
 
 const EXAMPLES: &str = "\
 All data is in memory and lost when the server exits. It prints one line to
-stdout, `ready URL`, when it is ready; Ctrl-C and SIGTERM stop it. On a terminal,
-stderr has a few lines about what to type next. With -v it logs every request there.
+stdout, `ready URL`, when it is ready; Ctrl-C and SIGTERM stop it. On a
+terminal, stderr has a few lines about what to type next. With -v it logs
+every request there.
 
 Enforced: schemas, admission webhooks, quotas and limit ranges.
 Not enforced: CEL rules of custom resource definitions, and admission policies.
-Unless --authorization-mode is RBAC there is no authorization: every caller may do
-everything, whatever roles and role bindings say.
+Unless --authorization-mode is RBAC there is no authorization: every caller may
+do everything, whatever roles and role bindings say.
 
-Without a token every caller is the administrator; the server then listens on this
-machine only, and rejects requests from web pages: a foreign Host or Origin gets
-403. With --token, --token-file, DOGWATCH_TOKEN or --tls, requests without
-credentials get 401, or, with RBAC, 403 for what system:anonymous may not do.
+Without a token every caller is the administrator; the server then listens on
+this machine only, and rejects requests from web pages: a foreign Host or
+Origin gets 403. With --token, --token-file, DOGWATCH_TOKEN or --tls, requests
+without credentials get 401, or, with RBAC, 403 for what system:anonymous may
+not do.
 
 Examples:
   Try it with kubectl, in two terminals:
@@ -54,10 +56,11 @@ Examples:
     kubectl --server http://127.0.0.1:8080 --as bob get pods
     kubectl --server http://127.0.0.1:8080 --as bob auth can-i --list
 
-  In a script that waits until it is ready:
-    dogwatch serve | while read -r ready url; do
-        kubectl --server \"$url\" get namespaces
-    done
+  In a bash script that waits until it is ready:
+    exec 3< <(dogwatch serve); server=$!
+    read -r ready url <&3
+    kubectl --server \"$url\" get namespaces
+    kill \"$server\"
 
   Reachable from other machines:
     dogwatch serve --bind 0.0.0.0:6443 --tls --token-file token \\

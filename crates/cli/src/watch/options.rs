@@ -6,26 +6,28 @@ use super::sort::SortBy;
 use crate::connection::Connection;
 
 const EXAMPLES: &str = "\
-On a terminal, the table is updated in place. Keys: q quits; the arrows, PageUp,
-PageDown, Home and End scroll (also j, k, b, Space, g, G). The first line says NOT
-SYNCED while the server cannot be reached: the rows are then those of before.
+On a terminal, the table is updated in place. Keys: q quits; the arrows,
+PageUp, PageDown, Home and End scroll (also j, k, b, Space, g, G). The first
+line says NOT SYNCED while the server cannot be reached: the rows are then
+those of before.
 
 With several resources, their tables are stacked, and Tab selects the one that
 scrolls.
 
-Otherwise each change is one line, and none are merged:
+On a pipe or a file, and with --once, -o json, yaml or name, every change is
+printed, and none are merged:
   -o table  the server's columns, after ADDED, MODIFIED or DELETED
   -o wide   the same with all columns
   -o json   {\"type\":\"ADDED\",\"object\":{...}}
   -o name   pod/web-1
-  -o yaml   a document after a line with --- and one with the change as a comment
-With several resources, names in tables are those of -o name, and each resource has
-headings of its own. Existing objects come first, as ADDED. Problems and progress go
-to stderr; on Ctrl-C and SIGTERM it exits with 0.
+  -o yaml   a document, after --- and a comment with the change
+With several resources, names in tables are those of -o name, and each
+resource has headings of its own. Existing objects come first, as ADDED.
+Problems and progress go to stderr; on Ctrl-C and SIGTERM it exits with 0.
 
 --sort-by sorts the table on a terminal and, elsewhere, the existing objects;
-changes are printed as they happen. Numbers, also those within text, are compared by
-their value, and objects without the field come first.
+changes are printed as they happen. Numbers, also those within text, are
+compared by their value, and objects without the field come first.
 
 Examples:
   dogwatch watch pods -A
@@ -82,9 +84,9 @@ pub(super) enum Output {
     Table,
     /// The same, with the columns that usually do not fit.
     Wide,
-    /// Whole objects, one per line.
+    /// One change per line, with the whole object.
     Json,
-    /// Whole objects, as documents of several lines.
+    /// One change per document, with the whole object.
     Yaml,
     /// Names, in the syntax of kubectl.
     Name,

@@ -192,7 +192,7 @@ fn check_the_leaders(story: &Story) {
         "The lease still names manager-a. manager-b has to wait.",
         "The lease has expired: manager-b leads, ",
         "6 Ingresses exist: 3 created by manager-a, then 3 by manager-b.",
-        "Created twice: 0. Requests of manager-a after the first of manager-b: 0.",
+        "Ingresses created twice: 0. Requests of manager-a after the first of manager-b: 0.",
     ] {
         assert!(lines.iter().any(|it| it.contains(part)), "no {part:?} in {lines:#?}");
     }
@@ -224,7 +224,7 @@ fn check_the_closing_table(story: &Story) {
     // Act 3 deletes two pods during an outage, and act 5 replaces three.
     assert_eq!(story.row("deletions that went unnoticed"), [0, 5, 2]);
     // The first knows three pods that are gone instead of three others, the second two too many.
-    assert_eq!(story.row("pods that are wrong"), [0, 6, 2]);
+    assert_eq!(story.row("pods missing or left over"), [0, 6, 2]);
 }
 
 #[cfg(unix)]

@@ -16,7 +16,7 @@ pub(super) const ABOUT: &str =
 
 /// Plays the act. Returns its outcome.
 pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<String> {
-    stage.does("The connections are cut again, and so is each new one.").await;
+    stage.does("The connections are cut again, and each new one too.").await;
     let relists = scene.pods.health().relists;
     let outage = scene.cut_connections();
     disconnected(scene).await?;

@@ -74,7 +74,7 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
         (writes.created().saturating_sub(ingresses) + writes.conflicts(), writes.late(leader));
     stage
         .finds(format!(
-            "Created twice: {twice}. Requests of {leader} after the first of {standby}: {at_once}."
+            "Ingresses created twice: {twice}. Requests of {leader} after the first of {standby}: {at_once}."
         ))
         .await;
     stage.does(format!("{leader} is started again, and waits now.")).await;

@@ -17,7 +17,7 @@ use crate::demo::workload::{self, NEW_IMAGE, WEB};
 
 pub(super) const TITLE: &str = "Pods are replaced in use";
 pub(super) const ABOUT: &str =
-    "A gRPC channel follows a Service: new pods get calls, ending ones no new calls.";
+    "A gRPC channel follows a Service: new pods get calls, pods that end no new ones.";
 
 /// The number of concurrent callers, and the pause of each between two calls.
 const CALLERS: usize = 4;
