@@ -273,7 +273,7 @@ fn ctrl_c_in_the_middle_ends_the_story_with_what_happened_so_far() {
     assert!(!printed.contains(OVER), "{printed}");
 }
 
-/// What a user does while the story runs, over HTTP: the buttons of the page, and changes of the cluster.
+/// A user who presses the buttons of the page, and changes the cluster, while the story runs.
 struct User {
     server: String,
     page: String,
