@@ -198,7 +198,7 @@ impl Story {
         );
         let explained = "\"> \" marks what the demo does. The lines after it are what it then measured.";
         let ready = wrapped(&ready, look.width, 0);
-        self.stage.print(format!("{ready} {}", self.addresses())).await;
+        self.stage.print(format!("{ready}\n{}", self.addresses())).await;
         self.stage.print(format!("{}\n", look.paint(Ink::Faint, explained))).await;
         Ok(())
     }

@@ -53,11 +53,12 @@ Faults never corrupt data: a refused request was not carried out, and no event
 of an open watch is lost or repeated.";
 
 const ADD_EXAMPLES: &str = "\
-A rule has faults of requests or faults of watches; without any, it only counts what
-it matches.
+A rule has faults of requests or faults of watches; without any, it only counts
+what it matches.
 
 Examples:
-  dogwatch fault add --verb list --resource pods --times 3 --refuse 429 --retry-after 2
+  dogwatch fault add --verb list --resource pods --times 3 \\
+      --refuse 429 --retry-after 2
   dogwatch fault add --verb create,update --probability 0.2 --delay 100ms..2s
   dogwatch fault add --verb create --times 1 --reset after
   dogwatch fault add --verb watch --resource pods --cut-after 10";

@@ -4,16 +4,17 @@ use crate::connection::Connection;
 use crate::watch::options::resources;
 
 const KEYS: &str = "\
-Keys: arrows, j, k, PageUp, PageDown, Home and End move; Tab shows the next watched
-kind; Left goes to the kinds.
+Keys: arrows, j, k, PageUp, PageDown, Home and End move; Tab shows the next
+watched kind; Left goes to the kinds.
   /  filter            s S  sort, reverse         w  all columns
   y  YAML              d    describe, with events t  owners and dependents
   l  log of a pod      h    health of the caches  x  stop watching a kind
   ?  help              q    back, quit            Esc  back
 
 Each kind that is opened has an informer, which keeps running while others are
-shown. Its cache holds the rows that the server prints. An object is read when it is
-opened. While the server cannot be reached, the title says NOT SYNCED and why.
+shown. Its cache holds the rows that the server prints. An object is read when
+it is opened. While the server cannot be reached, the title says NOT SYNCED and
+why.
 
 Examples:
   dogwatch ui

@@ -108,10 +108,9 @@ async fn an_empty_result_is_explained() {
 #[test]
 fn an_invalid_target_is_bad_usage() {
     let home = tempfile::tempdir().unwrap();
-    for (target, expected) in [
-        ("dns:///web", "the scheme \"dns\" is not one of kubernetes"),
-        ("kubernetes:///web:0", "0 is not a port"),
-    ] {
+    for (target, expected) in
+        [("dns:///web", "it names no Service"), ("kubernetes:///web:0", "0 is not a port")]
+    {
         let output = run(home.path(), &["resolve", target]);
         assert_eq!(output.status.code(), Some(2), "{target}");
         assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));

@@ -66,12 +66,8 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
 
 /// Starts the informers, and waits until all clients have listed the pods and watch them.
 async fn list(scene: &Scene, stage: &Stage) -> anyhow::Result<()> {
-    stage
-        .does(
-            "An informer of the pods in namespace demo starts, and two simpler clients: one watches once, \
-         one watches again when its watch ends.",
-        )
-        .await;
+    stage.does("An informer of the pods in namespace demo starts, and two simpler clients:").await;
+    stage.does("one watches once, the other watches again when its watch ends.").await;
     scene.informers.start();
     scene.pods.start();
     within("the informer lists the pods", scene.pods.synced()).await??;
