@@ -59,7 +59,7 @@ const SUMMARY_GRACE: Duration = Duration::from_secs(2);
 /// history has expired.
 const COMPARABLE_AFTER: usize = 3;
 
-/// Show in six acts how clients survive failures, on a cluster of its own.
+/// Show in six acts how clients survive failures, on its own cluster.
 ///
 /// It needs no cluster: it starts an API server with simulated nodes. In each act it makes something
 /// happen and prints what it then measured: an informer lists and watches; its connection is cut;
