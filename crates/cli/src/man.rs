@@ -16,7 +16,7 @@ Examples:
     dogwatch man ~/.local/share/man/man1
     sudo dogwatch man /usr/local/share/man/man1";
 
-/// Print the manual page, or write one page per command into a directory.
+/// Print the manual page, or write one per command into a directory.
 ///
 /// The directory is created if it does not exist. `man` finds pages in directories called man1 below
 /// those that `manpath` prints.
