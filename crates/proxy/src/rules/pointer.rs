@@ -95,13 +95,12 @@ impl Pointer {
                 fields.remove(key);
             }
             (Some(model), false) => {
+                let is_new = !fields.contains_key(key);
                 let inner =
                     fields.entry(key.clone()).or_insert_with(|| Value::Object(serde_json::Map::new()));
                 Self(rest.to_vec()).copy(model, inner);
-                // An addition of nothing.
-                if inner.as_object().is_some_and(serde_json::Map::is_empty)
-                    && !model.as_object().is_some_and(serde_json::Map::is_empty)
-                {
+                // The model has nothing at the place, so the way there is not needed.
+                if is_new && inner != model && inner.as_object().is_some_and(serde_json::Map::is_empty) {
                     fields.remove(key);
                 }
             }
