@@ -59,7 +59,9 @@ impl ActiveRules {
         let set = RuleSet::parse(&text).map_err(invalid)?;
         let resources = self.cached.iter().map(|(group, name)| (group.as_str(), name.as_str()));
         if let Some(resource) = set.stray_resource(resources) {
-            let reason = format!("{resource:?} is not a cached resource; it is named by its plural, such as \"services\"");
+            let reason = format!(
+                "{resource:?} is not a cached resource; it is named by its plural, such as \"services\""
+            );
             return Err(invalid(reason));
         }
         let number = self.current.load().number + 1;
@@ -117,7 +119,8 @@ impl Generation {
         let identity = digest.iter().take(8).fold(0_u64, |sum, it| (sum << 8) | u64::from(*it));
         View::new(identity, move |object| {
             let Ok(value) = object.to_value() else { return None };
-            seen(&rules, &value).map(|it| if it == value { object.clone() } else { MirrorObject::from_value(&it) })
+            seen(&rules, &value)
+                .map(|it| if it == value { object.clone() } else { MirrorObject::from_value(&it) })
         })
     }
 }

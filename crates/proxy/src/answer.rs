@@ -6,6 +6,8 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::json;
 
+use crate::read_target::ReadTarget;
+
 /// A response of the proxy.
 pub(crate) type Answer = Response<ResponseBody>;
 
@@ -39,6 +41,15 @@ pub(crate) fn unnamed(headers: &HeaderMap) -> Answer {
         return error(StatusCode::FORBIDDEN, "Forbidden", message);
     }
     error(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+}
+
+/// Builds the answer to a caller who may not do that.
+pub(crate) fn forbidden(target: &ReadTarget) -> Answer {
+    let place = target.namespace.as_ref().map(|it| format!(" in the namespace {it:?}")).unwrap_or_default();
+    let (verb, resource, group) = (target.verb.as_str(), &target.resource, &target.group);
+    let message =
+        format!("{resource} is forbidden: cannot {verb} resource {resource:?} in API group {group:?}{place}");
+    error(StatusCode::FORBIDDEN, "Forbidden", &message)
 }
 
 /// Builds a response with a whole body.

@@ -9,23 +9,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dogwatch_apiserver::ApiError;
 use dogwatch_apiserver::mirror::{Freshness, Pending, is_mirror_token};
+use http::Request;
 use http::header::{ACCEPT, HeaderName, HeaderValue, UPGRADE, USER_AGENT};
 use http::request::Parts;
-use http::{Request, StatusCode};
 
 use crate::active_rules::{ActiveRules, Generation};
 use crate::answer::{self, Answer};
 use crate::caller::{Allowed, Caller, revocable};
 use crate::collection::Collection;
 use crate::forward::Peer;
-use crate::read_target::{ReadTarget, ReadVerb, parameter};
+use crate::read_target::{ReadTarget, Verb, parameter};
 use crate::reviews::{ReviewError, Reviews};
 use crate::rules::Rule;
 
 /// The header that says that an answer may be old. RFC 9111 retired its caching codes and left it to
 /// the API, whose clients print it.
 const WARNING: HeaderName = HeaderName::from_static("warning");
-const STALE: &str = "299 - \"the API server cannot be reached: this is the last state that the proxy has seen\"";
+const STALE: &str =
+    "299 - \"the API server cannot be reached: this is the last state that the proxy has seen\"";
 
 /// A group, a version and a plural name.
 pub(crate) type CollectionName = (String, String, String);
@@ -111,7 +112,9 @@ impl CachedReads {
         let is_stale = read.collection.is_cut_off();
         let (group, resource) = (&read.target.group, &read.target.resource);
         let allows_stale = is_stale && read.generation.allows_stale(group, resource);
-        if !has_rules && (read.is_for_upstream() || !read.collection.is_ready() || (is_stale && !allows_stale)) {
+        if !has_rules
+            && (read.is_for_upstream() || !read.collection.is_ready() || (is_stale && !allows_stale))
+        {
             return None;
         }
         let Some(caller) = Caller::of(&read.parts.headers, peer.user.as_ref()) else {
@@ -121,7 +124,7 @@ impl CachedReads {
             Ok(Some(allowed)) => allowed,
             // The answer of upstream says why.
             _ if !has_rules => return None,
-            Ok(None) => return Some(forbidden(&read.target)),
+            Ok(None) => return Some(answer::forbidden(&read.target)),
             Err(error) => return Some(unreviewed(&error)),
         };
         if is_stale && !allows_stale {
@@ -137,7 +140,7 @@ impl CachedReads {
 
     /// Lets a watch end when its caller loses the right.
     fn guarded(&self, answer: Answer, caller: Caller, target: ReadTarget, allowed: Allowed) -> Answer {
-        if target.verb != ReadVerb::Watch || !answer.status().is_success() {
+        if target.verb != Verb::Watch || !answer.status().is_success() {
             return answer;
         }
         let revoked = caller.revoked(Arc::clone(&self.reviews), target, allowed);
@@ -150,8 +153,7 @@ impl Read<'_> {
     fn is_for_upstream(&self) -> bool {
         let query = self.parts.uri.query().unwrap_or_default();
         // The newest state of one object is one small request upstream, whoever asks.
-        let is_exact_get =
-            self.target.verb == ReadVerb::Get && parameter(query, "resourceVersion").is_none();
+        let is_exact_get = self.target.verb == Verb::Get && parameter(query, "resourceVersion").is_none();
         let continues_upstream =
             parameter(query, "continue").is_some_and(|it| !it.is_empty() && !is_mirror_token(&it));
         let accepted = self.parts.headers.get_all(ACCEPT).iter();
@@ -185,14 +187,6 @@ impl Freshness for AnyState<'_> {
     fn newest(&self) -> Pending<'_, Result<u64, ApiError>> {
         Box::pin(std::future::ready(Ok(self.0.version().unwrap_or_default())))
     }
-}
-
-fn forbidden(target: &ReadTarget) -> Answer {
-    let place = target.namespace.as_ref().map(|it| format!(" in the namespace {it:?}")).unwrap_or_default();
-    let (verb, resource, group) = (target.verb.as_str(), &target.resource, &target.group);
-    let message =
-        format!("{resource} is forbidden: cannot {verb} resource {resource:?} in API group {group:?}{place}");
-    answer::error(StatusCode::FORBIDDEN, "Forbidden", &message)
 }
 
 fn unreviewed(error: &ReviewError) -> Answer {

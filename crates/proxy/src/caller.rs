@@ -1,4 +1,4 @@
-//! The caller of a cached read: the credentials of its request, and the right to read.
+//! The caller of a request: its credentials, and its rights.
 //!
 //! Only a caller whom the proxy can name is answered from memory. Requests without credentials, with
 //! others than a bearer token or a verified certificate, or as another user, are passed on, and
@@ -48,7 +48,7 @@ pub(crate) struct Allowed {
 impl Caller {
     /// Returns the caller of a request; `None` if it has to be passed on.
     pub(crate) fn of(headers: &HeaderMap, certificate: Option<&Arc<User>>) -> Option<Self> {
-        if headers::impersonates(headers) {
+        if headers::impersonates(headers) || headers::names_callers_twice(headers) {
             return None;
         }
         // As in kube-apiserver, a certificate counts before a token.
@@ -60,9 +60,11 @@ impl Caller {
         if given.next().is_some() {
             return None;
         }
+        // kube-apiserver splits at single spaces: with two of them, it finds no token.
         let (scheme, token) = text.split_once(' ')?;
-        let token = token.trim();
-        let is_bearer = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && !token.contains(' ');
+        let is_bearer = scheme.eq_ignore_ascii_case("bearer")
+            && !token.is_empty()
+            && !token.contains(char::is_whitespace);
         is_bearer.then(|| Self::Token(token.into()))
     }
 
@@ -190,6 +192,12 @@ mod tests {
             &[("authorization", "Basic YTpi")],
             &[("authorization", "Bearer ")],
             &[("authorization", "Bearer a b")],
+            &[("authorization", "Bearer  a")],
+            &[("authorization", "Bearer a"), ("connection", "close, Authorization")],
+            &[
+                ("authorization", "Bearer a"),
+                ("sec-websocket-protocol", "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.Yg"),
+            ],
             &[("authorization", "Bearer a"), ("authorization", "Bearer b")],
             &[("authorization", "Bearer a"), ("impersonate-user", "admin")],
             &[("authorization", "Bearer a"), ("impersonate-group", "system:masters")],

@@ -95,10 +95,16 @@ impl Collection {
     }
 
     /// Answers a read. The caller must be allowed to read that.
-    pub(crate) async fn respond(&self, request: Request<()>, view: View, freshness: &dyn Freshness) -> Answer {
+    pub(crate) async fn respond(
+        &self,
+        request: Request<()>,
+        view: View,
+        freshness: &dyn Freshness,
+    ) -> Answer {
         let response = self.feed.mirror().respond(request, view, freshness).await;
         response.map(|body| {
-            let mapped = body.map_frame(|frame| frame.map_data(|mut pieces| pieces.copy_to_bytes(pieces.remaining())));
+            let mapped =
+                body.map_frame(|frame| frame.map_data(|mut pieces| pieces.copy_to_bytes(pieces.remaining())));
             let body: ResponseBody = boxed(mapped);
             body
         })
@@ -126,8 +132,9 @@ impl Collection {
             return Ok(newest);
         }
         let (listed, fingerprint) = self.list_versions().await?;
-        let is_same =
-            |it: &Progress| has_reached(listed)(it) || (it.version.is_some() && it.fingerprint == fingerprint);
+        let is_same = |it: &Progress| {
+            has_reached(listed)(it) || (it.version.is_some() && it.fingerprint == fingerprint)
+        };
         let reached = progress.wait_for(is_same).await;
         Ok(reached.ok().and_then(|it| it.version).unwrap_or(listed).min(listed))
     }

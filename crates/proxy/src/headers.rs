@@ -6,7 +6,7 @@
 
 use http::header::{
     AUTHORIZATION, CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 
 use crate::user::User;
@@ -64,6 +64,18 @@ pub(crate) fn remove_of_proxy(headers: &mut HeaderMap) {
 /// Returns true if the request is to be carried out as another user.
 pub(crate) fn impersonates(headers: &HeaderMap) -> bool {
     headers.keys().any(|it| it.as_str().starts_with(IMPERSONATE))
+}
+
+/// Returns true if another credential than `Authorization` could count upstream: a token among the
+/// protocols of a WebSocket, as browsers send it, or none because `Connection` removes the header.
+pub(crate) fn names_callers_twice(headers: &HeaderMap) -> bool {
+    let contains = |name: HeaderName, part: &str| {
+        let values = headers.get_all(name).iter();
+        values
+            .into_iter()
+            .any(|it| String::from_utf8_lossy(it.as_bytes()).to_ascii_lowercase().contains(part))
+    };
+    contains(SEC_WEBSOCKET_PROTOCOL, "bearer.authorization.k8s.io") || contains(CONNECTION, "authorization")
 }
 
 /// Sets the headers of a front proxy that names the user. kube-apiserver trusts them on connections

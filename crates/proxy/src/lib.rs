@@ -20,9 +20,9 @@
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod error;
+mod read_target;
 mod answer;
 mod user;
-mod read_target;
 mod object_path;
 mod review_cache;
 mod rounds;

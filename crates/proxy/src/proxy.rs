@@ -269,12 +269,16 @@ impl Handler for Requests {
     async fn respond(&self, request: Request<Incoming>, peer: &Peer) -> Answer {
         let started = Instant::now();
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let mut from_memory = false;
         let answer = if self.is_plain && !names_this_machine(&request) {
             answer::error(StatusCode::FORBIDDEN, "Forbidden", FOREIGN_HOST)
         } else {
             let (parts, body) = request.into_parts();
             match self.cache.respond(&parts, peer).await {
-                Some(answer) => answer,
+                Some(answer) => {
+                    from_memory = true;
+                    answer
+                }
                 None => {
                     self.counts.forwarded.fetch_add(1, Ordering::Relaxed);
                     self.ruled.forward(Request::from_parts(parts, body), peer, &self.forwarder).await
@@ -282,7 +286,7 @@ impl Handler for Requests {
             }
         };
         let (status, duration) = (answer.status().as_u16(), started.elapsed());
-        tracing::debug!(target: REQUESTS, %method, path, status, ?duration, "request");
+        tracing::debug!(target: REQUESTS, %method, path, status, from_memory, ?duration, "request");
         answer
     }
 }

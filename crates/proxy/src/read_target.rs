@@ -1,38 +1,50 @@
-//! The object or collection that a request reads, from its path and query.
+//! The object or collection that a request is about, from its path and query.
 //!
 //! Only requests in the plain form that every client sends are recognized. Any other is passed on:
 //! what is authorized here must be exactly what is served, so nothing is interpreted twice.
 
 use http::{Method, Uri};
 
-/// The verbs of reads.
+/// The verbs of authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ReadVerb {
+pub(crate) enum Verb {
     Get,
     List,
     Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
 }
 
-impl ReadVerb {
+impl Verb {
     /// Returns the name that authorization uses.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::List => "list",
             Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
         }
     }
 }
 
-/// A read of an object or a collection.
+/// An object or a collection, and what is done to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ReadTarget {
-    pub(crate) verb: ReadVerb,
+    pub(crate) verb: Verb,
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) resource: String,
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
+    /// Empty for the object itself.
+    pub(crate) subresource: String,
 }
 
 impl ReadTarget {
@@ -44,14 +56,14 @@ impl ReadTarget {
         let verb = watch_parameter(uri.query().unwrap_or_default())?;
         let target = Self::of_path(uri.path())?;
         let verb = match (verb, &target.name) {
-            (ReadVerb::List, Some(_)) => ReadVerb::Get,
-            (ReadVerb::Watch, Some(_)) => return None,
+            (Verb::List, Some(_)) => Verb::Get,
+            (Verb::Watch, Some(_)) => return None,
             (verb, _) => verb,
         };
         Some(Self { verb, ..target })
     }
 
-    /// Returns the path.
+    /// Returns the path of the object or collection.
     pub(crate) fn path(&self) -> String {
         let Self { group, version, resource, .. } = self;
         let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
@@ -88,25 +100,26 @@ impl ReadTarget {
             _ => return None,
         };
         Some(Self {
-            verb: ReadVerb::List,
+            verb: Verb::List,
             group: group.to_owned(),
             version: version.to_owned(),
             resource: resource.to_owned(),
             namespace: namespace.map(str::to_owned),
             name: name.map(str::to_owned),
+            subresource: String::new(),
         })
     }
 }
 
 /// Returns `Watch` or `List` by the parameter `watch`; `None` if it is in an unusual form.
-fn watch_parameter(query: &str) -> Option<ReadVerb> {
+fn watch_parameter(query: &str) -> Option<Verb> {
     let mut found =
         form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key.eq_ignore_ascii_case("watch"));
     let verb = match found.next() {
-        None => ReadVerb::List,
+        None => Verb::List,
         Some((key, value)) => match (&*key, &*value) {
-            ("watch", "true" | "1") => ReadVerb::Watch,
-            ("watch", "false" | "0") => ReadVerb::List,
+            ("watch", "true" | "1") => Verb::Watch,
+            ("watch", "false" | "0") => Verb::List,
             _ => return None,
         },
     };

@@ -39,7 +39,7 @@ pub(crate) struct Reviews {
     asked: AtomicU64,
 }
 
-/// The decision about a read, and the time until which it may be relied upon.
+/// The decision about a request, and the time until which it may be relied upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) allowed: bool,
@@ -72,12 +72,13 @@ impl Reviews {
         self.users.get(key, async || self.ask_user(token).await).await
     }
 
-    /// Returns true if a user may read the target.
+    /// Returns true if a user may do that to the target.
     pub(crate) async fn access(&self, user: &User, target: &ReadTarget) -> Result<Decision, ReviewError> {
         let (verb, user_json) = (target.verb.as_str(), serde_json::to_vec(user).unwrap_or_default());
         let text = |it: &'_ Option<String>| it.clone().map(|it| format!("/{it}")).unwrap_or_default();
         let (namespace, name) = (text(&target.namespace), text(&target.name));
-        let parts = [verb, &target.group, &target.version, &target.resource, &namespace, &name];
+        let subresource = &target.subresource;
+        let parts = [verb, &target.group, &target.version, &target.resource, subresource, &namespace, &name];
         let key = self.access.key([&*user_json].into_iter().chain(parts.map(str::as_bytes)));
         let answer = self.access.get(key, async || self.ask_access(user, target).await).await?;
         Ok(Decision { allowed: answer.value, until: answer.until })
@@ -113,7 +114,8 @@ impl Reviews {
                 "user": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra,
                 "resourceAttributes": {
                     "verb": target.verb.as_str(), "group": target.group, "version": target.version,
-                    "resource": target.resource, "namespace": target.namespace, "name": target.name,
+                    "resource": target.resource, "subresource": target.subresource,
+                    "namespace": target.namespace, "name": target.name,
                 },
             },
         });

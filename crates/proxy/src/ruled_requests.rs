@@ -26,7 +26,7 @@ use crate::cached_reads::CollectionName;
 use crate::caller::Caller;
 use crate::forward::{Forwarder, Peer};
 use crate::object_path::ObjectPath;
-use crate::read_target::ReadTarget;
+use crate::read_target::{ReadTarget, Verb};
 use crate::reviews::Reviews;
 use crate::rules::{RefusedWrite, Rule, hides, refuses_writes, restored, seen};
 
@@ -81,13 +81,11 @@ impl RuledRequests {
             Ok(None) => return forwarder.forward(Request::from_parts(parts, body), peer).await,
             Err(refused) => return refused,
         };
-        let stored = match self.stored(&ruled, &parts).await {
+        let stored = match self.stored(&ruled).await {
             Ok(stored) => stored,
             Err(answer) => return answer,
         };
-        if let Some(stored) = &stored
-            && let Err(refused) = ruled.check(&parts.method, stored)
-        {
+        if let Err(refused) = ruled.check(stored.as_ref()) {
             return refused;
         }
         // Only this form is changed below.
@@ -117,12 +115,13 @@ impl RuledRequests {
         let Some(caller) = Caller::of(&parts.headers, peer.user.as_ref()) else {
             return Err(answer::unnamed(&parts.headers));
         };
-        let user = match caller.user(&self.reviews).await {
-            Ok(Some((user, _))) => user,
-            Ok(None) => return Err(answer::error(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")),
+        // The object is read below and decides about the answer: only for callers who may do this.
+        let user = match caller.review(&self.reviews, &target).await {
+            Ok(Some(allowed)) => allowed.user,
+            Ok(None) => return Err(answer::forbidden(&target)),
             Err(error) => {
                 tracing::warn!(%error, "a request for a resource with rules is refused");
-                return Err(answer::unavailable("the proxy cannot ask the API server who the caller is", 1));
+                return Err(answer::unavailable("the proxy cannot ask the API server about the caller", 1));
             }
         };
         let agent = parts.headers.get(USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
@@ -134,8 +133,10 @@ impl RuledRequests {
     fn target(&self, parts: &Parts) -> Option<ReadTarget> {
         let path = parts.uri.path();
         let split = path.rsplit_once('/').filter(|(_, last)| WHOLE.contains(last));
-        let of_object = split.and_then(|(path, _)| ReadTarget::of_path(path)).filter(|it| it.name.is_some());
-        let is_subresource = of_object.is_some();
+        let of_object = split.and_then(|(path, last)| {
+            let target = ReadTarget { subresource: last.to_owned(), ..ReadTarget::of_path(path)? };
+            target.name.is_some().then_some(target)
+        });
         let target = of_object.or_else(|| ReadTarget::of_path(path))?;
         let name = (target.group.clone(), target.version.clone(), target.resource.clone());
         // Rules name places of the version that is cached, and other versions have others.
@@ -144,17 +145,23 @@ impl RuledRequests {
         }
         let query = parts.uri.query().unwrap_or_default();
         let mut keys = form_urlencoded::parse(query.as_bytes()).map(|(key, _)| key);
-        let is_read = match parts.method {
-            Method::GET => is_subresource && !keys.any(|it| it.eq_ignore_ascii_case("watch")),
-            Method::POST | Method::PUT | Method::PATCH | Method::DELETE => true,
-            _ => false,
+        let verb = match parts.method {
+            Method::GET if target.subresource.is_empty() => return None,
+            Method::GET if keys.any(|it| it.eq_ignore_ascii_case("watch")) => return None,
+            Method::GET => Verb::Get,
+            Method::POST => Verb::Create,
+            Method::PUT => Verb::Update,
+            Method::PATCH => Verb::Patch,
+            Method::DELETE if target.name.is_some() => Verb::Delete,
+            Method::DELETE => Verb::DeleteCollection,
+            _ => return None,
         };
-        is_read.then_some(target)
+        Some(ReadTarget { verb, ..target })
     }
 
     /// Reads the stored object that a request is about; `None` if there is none.
-    async fn stored(&self, ruled: &Ruled, parts: &Parts) -> Result<Option<Value>, Answer> {
-        if ruled.target.name.is_none() || parts.method == Method::GET {
+    async fn stored(&self, ruled: &Ruled) -> Result<Option<Value>, Answer> {
+        if ruled.target.name.is_none() {
             return Ok(None);
         }
         match self.client.get().path(&[&ruled.target.path()]).send::<Value>().await {
@@ -170,12 +177,21 @@ impl RuledRequests {
 }
 
 impl Ruled {
-    /// Refuses a write of an object that is hidden from the caller, or by its rule.
-    fn check(&self, method: &Method, stored: &Value) -> Result<(), Answer> {
+    /// Refuses a request for an object that is hidden from the caller, and a write that a rule refuses.
+    fn check(&self, stored: Option<&Value>) -> Result<(), Answer> {
+        let verb = self.target.verb;
+        if verb == Verb::DeleteCollection
+            && let Some(rule) = self.rules.iter().find(|it| it.conceals())
+        {
+            // It would delete hidden objects, and select by what is not shown.
+            return Err(refused(&RefusedWrite::ByRule(rule.name.clone())));
+        }
+        let Some(stored) = stored else { return Ok(()) };
         if hides(&self.rules, stored) {
             return Err(self.not_found());
         }
-        match refuses_writes(&self.rules, stored).filter(|_| method != Method::DELETE) {
+        let is_refusable = matches!(verb, Verb::Create | Verb::Update | Verb::Patch);
+        match refuses_writes(&self.rules, stored).filter(|_| is_refusable) {
             Some(rule) => Err(refused(&RefusedWrite::ByRule(rule))),
             None => Ok(()),
         }
@@ -195,7 +211,8 @@ impl Ruled {
         body: Incoming,
         stored: &Value,
     ) -> Result<ResponseBody, Answer> {
-        let media = parts.headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or("application/json");
+        let media =
+            parts.headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or("application/json");
         let media = media.split(';').next().unwrap_or_default().trim().to_owned();
         let is_coded = parts.headers.contains_key(CONTENT_ENCODING);
         let bytes = collected(boxed(body), MAX_REQUEST).await.ok_or_else(|| {
@@ -206,7 +223,8 @@ impl Ruled {
             "application/json" if !is_coded => MirrorObject::json(bytes.clone()),
             "application/vnd.kubernetes.protobuf" if !is_coded => MirrorObject::protobuf(bytes.clone()),
             _ => {
-                let message = "the proxy has rules for this resource, and reads its updates in JSON and protobuf only";
+                let message =
+                    "the proxy has rules for this resource, and reads its updates in JSON and protobuf only";
                 return Err(answer::error(
                     StatusCode::UNSUPPORTED_MEDIA_TYPE,
                     "UnsupportedMediaType",
@@ -229,7 +247,8 @@ impl Ruled {
         }
         let (mut parts, body) = answer.into_parts();
         let Some(bytes) = collected(body, MAX_RESPONSE).await else {
-            let message = "the API server has carried out the request, and its answer is too large or broke off";
+            let message =
+                "the API server has carried out the request, and its answer is too large or broke off";
             return answer::error(StatusCode::BAD_GATEWAY, "", message);
         };
         let is_plain = !parts.headers.contains_key(CONTENT_ENCODING);

@@ -32,7 +32,9 @@ impl Handler for StatusPage {
         match request.uri().path() {
             "/livez" => with_body(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"),
             "/readyz" => self.readiness(),
-            "/metrics" => with_body(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", self.metrics()),
+            "/metrics" => {
+                with_body(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", self.metrics())
+            }
             _ => error(StatusCode::NOT_FOUND, "NotFound", "served here: /livez, /readyz, /metrics"),
         }
     }
@@ -62,8 +64,18 @@ impl StatusPage {
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
         };
         let load = |it: &AtomicU64| it.load(Ordering::Relaxed);
-        single("dogwatch_proxy_cached_reads_total", "counter", "Requests answered from memory.", self.cache.answered());
-        single("dogwatch_proxy_forwarded_requests_total", "counter", "Requests passed on.", load(&self.counts.forwarded));
+        single(
+            "dogwatch_proxy_cached_reads_total",
+            "counter",
+            "Requests answered from memory.",
+            self.cache.answered(),
+        );
+        single(
+            "dogwatch_proxy_forwarded_requests_total",
+            "counter",
+            "Requests passed on.",
+            load(&self.counts.forwarded),
+        );
         single("dogwatch_proxy_reviews_total", "counter", "Reviews sent upstream.", self.cache.reviews());
         for (name, help) in [
             ("dogwatch_proxy_objects", "Objects in memory."),

@@ -154,6 +154,10 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, String> {
                 .to_owned(),
         );
     }
+    let redacts = changes.iter().any(|it| matches!(it, Change::Redact(_)));
+    if redacts && matches!(on_write, Some(OnWriteEntry::Restore)) {
+        return Err("a rule that redacts refuses writes: remove `onWrite: restore`".to_owned());
+    }
     let labels: LabelSelector = match &matched.labels {
         Some(text) => text.parse().map_err(|error| format!("{error}"))?,
         None => LabelSelector::default(),
@@ -168,6 +172,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, String> {
         changes,
         on_write: match on_write {
             Some(OnWriteEntry::Refuse) => OnWrite::Refuse,
+            None if redacts => OnWrite::Refuse,
             Some(OnWriteEntry::Restore) | None => OnWrite::Restore,
         },
     })
@@ -219,6 +224,11 @@ mod tests {
                 "rules:\n- match: {resource: pods}\n  patch: {type: strategic, value: {}}\n",
                 "line 3",
                 "strategic",
+            ),
+            (
+                "rules:\n- match: {resource: pods}\n  redact: [/spec]\n  onWrite: restore\n",
+                "line 2",
+                "refuses writes",
             ),
             ("rules: [\n", "line", ""),
             ("rule: []\n", "line 1", "rule"),

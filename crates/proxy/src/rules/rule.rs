@@ -16,7 +16,11 @@ const HOSTS: [&str; 4] =
 
 /// The annotation of `kubectl apply` with the whole object as it was applied: `LastAppliedConfigAnnotation`
 /// in k8s.io/api v0.36.4 core/v1/annotation_key_constants.go. It repeats what a rule redacts.
-const LAST_APPLIED: [&str; 3] = ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
+const LAST_APPLIED: [&str; 3] =
+    ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
+
+/// Keys of managed fields repeat keys of lists, such as ports.
+const MANAGED_FIELDS: [&str; 2] = ["metadata", "managedFields"];
 
 /// A rule.
 #[derive(Clone, Debug)]
@@ -56,7 +60,7 @@ pub(crate) enum Change {
     Patch(Patch, Vec<Pointer>),
     /// Sets annotations.
     Annotate(BTreeMap<String, String>),
-    /// Removes the values at these places, and the annotation that repeats them.
+    /// Removes the values at these places, and the metadata that repeats them.
     Redact(Vec<Pointer>),
     /// Replaces host names.
     RenameHosts(BTreeMap<String, String>),
@@ -77,6 +81,12 @@ impl Rule {
     /// Returns true if the rule is for a resource: its name alone, or with its group.
     pub(crate) fn is_of(&self, group: &str, resource: &str) -> bool {
         names(&self.resource, group, resource)
+    }
+
+    /// Returns true if the rule keeps something from its callers. They may not write then: the answer to
+    /// a patch could show it, and so could an object that no longer has the rule's labels.
+    pub(crate) fn conceals(&self) -> bool {
+        self.changes.iter().any(|it| matches!(it, Change::Hide | Change::Redact(_)))
     }
 }
 
@@ -135,7 +145,8 @@ impl Change {
                 }
             }
             Self::Redact(places) => {
-                for place in places.iter().chain([&Pointer::of(&LAST_APPLIED)]) {
+                let repeated = [Pointer::of(&LAST_APPLIED), Pointer::of(&MANAGED_FIELDS)];
+                for place in places.iter().chain(&repeated) {
                     place.change(&mut object, &|_| None);
                 }
             }
@@ -157,8 +168,7 @@ impl Change {
     pub(crate) fn touches(&self) -> Vec<Pointer> {
         match self {
             Self::Hide => Vec::new(),
-            Self::Patch(_, places) => places.clone(),
-            Self::Redact(places) => places.iter().cloned().chain([Pointer::of(&LAST_APPLIED)]).collect(),
+            Self::Patch(_, places) | Self::Redact(places) => places.clone(),
             Self::Annotate(annotations) => {
                 let all = Pointer::of(&["metadata", "annotations"]);
                 annotations.keys().map(|it| all.member(it)).collect()

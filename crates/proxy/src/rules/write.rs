@@ -93,15 +93,15 @@ mod tests {
     }
 
     #[test]
-    fn redacted_values_are_not_lost_and_no_annotation_repeats_them() {
+    fn redacted_values_are_not_repeated_by_metadata_and_the_object_is_not_written() {
         let rules = rules("redact: [/spec/host]");
         let mut stored = stored();
-        stored["metadata"]["annotations"] =
-            json!({ "kubectl.kubernetes.io/last-applied-configuration": "{\"spec\":{\"host\":\"a\"}}", "own": "y" });
+        stored["metadata"]["managedFields"] = json!([{ "fieldsV1": { "k:{\"host\":\"a\"}": {} } }]);
+        stored["metadata"]["annotations"] = json!({ "kubectl.kubernetes.io/last-applied-configuration": "{\"spec\":{\"host\":\"a\"}}", "own": "y" });
         let written = seen(&rules, &stored).unwrap();
         assert_eq!(written["spec"].get("host"), None);
-        assert_eq!(written["metadata"]["annotations"], json!({ "own": "y" }));
-        assert_eq!(restored(&rules, written, &stored), Ok(stored));
+        assert_eq!(written["metadata"], json!({ "name": "web", "annotations": { "own": "y" } }));
+        assert_eq!(restored(&rules, written, &stored), Err(RefusedWrite::ByRule("rule 1".to_owned())));
     }
 
     #[test]

@@ -181,8 +181,7 @@ async fn informers_end_equal_to_the_server_while_watches_are_cut_and_history_exp
     expected.sort();
     within("the informer equals the server", async {
         loop {
-            let mut cached: Vec<_> =
-                informer.store().snapshot().iter().map(|it| version(it)).collect();
+            let mut cached: Vec<_> = informer.store().snapshot().iter().map(|it| version(it)).collect();
             cached.sort();
             if cached == expected {
                 return;
@@ -234,7 +233,10 @@ async fn one_stored_form_is_served_as_json_protobuf_metadata_and_table() {
     let informer = SharedInformer::new(Api::<Pod>::namespaced(alice, "default"));
     informer.start();
     informer.synced().await.unwrap();
-    assert_eq!(informer.store().snapshot().iter().next().unwrap().spec.as_ref().unwrap().containers[0].name, "a");
+    assert_eq!(
+        informer.store().snapshot().iter().next().unwrap().spec.as_ref().unwrap().containers[0].name,
+        "a"
+    );
 }
 
 /// Returns true if a list of pods is answered without a request upstream.

@@ -2,12 +2,10 @@
 
 use std::path::PathBuf;
 
-use dogwatch_apiserver::ApiServer;
+use dogwatch_apiserver::{ApiServer, AuthorizationMode, User};
 use dogwatch_client::api::Patch;
 use dogwatch_client::{Api, Client};
-use dogwatch_core::{
-    DeleteParams, LabelSelector, ListParams, PatchParams, WatchParams, WriteParams,
-};
+use dogwatch_core::{DeleteParams, LabelSelector, ListParams, PatchParams, WatchParams, WriteParams};
 use dogwatch_proxy::{Proxy, ProxyOptions};
 use dogwatch_wire::WatchEvent;
 use futures_util::StreamExt;
@@ -96,7 +94,10 @@ async fn get_list_and_watch_have_the_same_view_and_the_stored_object_is_untouche
     let WatchEvent::Added(appeared) = next().await else { panic!("an object that appears is added") };
     assert_eq!(appeared.metadata.name.as_deref(), Some("secret"));
     let WatchEvent::Deleted(gone) = next().await else { panic!("an object that is hidden is deleted") };
-    assert_eq!((gone.metadata.name.as_deref(), seen_annotation(&gone)), (Some("marked"), Some("through-the-proxy")));
+    assert_eq!(
+        (gone.metadata.name.as_deref(), seen_annotation(&gone)),
+        (Some("marked"), Some("through-the-proxy"))
+    );
 
     assert_eq!(seen_annotation(&ruled.stored().get("marked").await.unwrap()), None);
 }
@@ -157,6 +158,9 @@ async fn a_rule_may_refuse_writes_and_a_hidden_object_does_not_exist() {
     let hidden = seen.patch("secret", &PatchParams::default(), Patch::Merge(&patch)).await.unwrap_err();
     assert!(hidden.is_not_found(), "{hidden}");
     assert!(seen.delete("secret", &DeleteParams::default()).await.unwrap_err().is_not_found());
+    let status = caller(&ruled.proxy, "admin").get();
+    let status = status.uri("/api/v1/namespaces/default/configmaps/secret/status").bytes().await;
+    assert!(status.unwrap_err().is_not_found());
     assert_eq!(ruled.stored().get("secret").await.unwrap().data.unwrap()["value"], "1");
 }
 
@@ -179,7 +183,9 @@ async fn no_form_of_a_read_shows_what_is_redacted() {
         format!("{collection}/a?resourceVersion=0"),
         "/api/v1/configmaps".to_owned(),
         format!("{collection}?fieldSelector=metadata.name%3Da"),
-        format!("{collection}?watch=true&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
+        format!(
+            "{collection}?watch=true&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+        ),
         format!("{collection}?watch=yes&timeoutSeconds=1"),
         format!("{collection}/a?watch=true&timeoutSeconds=1"),
         "/api/v1/watch/configmaps?timeoutSeconds=1".to_owned(),
@@ -187,7 +193,12 @@ async fn no_form_of_a_read_shows_what_is_redacted() {
         "/api/v1/namespaces/default/%63onfigmaps/a".to_owned(),
         format!("{collection}/a/status"),
     ] {
-        for accept in ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/json;as=Table;g=meta.k8s.io;v=v1"] {
+        for accept in [
+            "application/json",
+            "application/yaml",
+            "application/vnd.kubernetes.protobuf",
+            "application/json;as=Table;g=meta.k8s.io;v=v1",
+        ] {
             let request = client.request(http::Method::GET).uri(&uri).accept(accept).max_retries(0);
             let bytes = within(&uri, request.bytes()).await.unwrap_or_default();
             let text = String::from_utf8_lossy(&bytes);
@@ -195,16 +206,30 @@ async fn no_form_of_a_read_shows_what_is_redacted() {
         }
     }
     // Answers to writes are reads too.
-    let patch = json!({ "data": { "value": "2" } });
+    let copy = json!([{ "op": "copy", "from": "/data/password", "path": "/data/copy" }]);
+    let unlabelled = json!({ "metadata": { "labels": null }, "data": { "value": "2" } });
+    let object = format!("{collection}/a");
+    let (merge, json_patch) = ("application/merge-patch+json", "application/json-patch+json");
+    let applied = "application/apply-patch+yaml";
+    let own = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" }, "data": { "own": "1" } });
     let writes = [
-        client.patch("application/merge-patch+json").uri(&format!("{collection}/a")).json(&patch),
-        client.patch("application/merge-patch+json").uri(&format!("{collection}/a?dryRun=All")).json(&patch),
-        client.delete().uri(&format!("{collection}?dryRun=All")),
-        client.delete().uri(&format!("{collection}/a?dryRun=All")),
+        (client.patch(merge).uri(&object).json(&unlabelled), false),
+        (client.patch(merge).uri(&format!("{object}?dryRun=All")).json(&unlabelled), false),
+        (client.patch(json_patch).uri(&format!("{object}?dryRun=All")).json(&copy), false),
+        (client.patch(applied).uri(&format!("{object}?fieldManager=x&force=true")).json(&own), false),
+        (client.put().uri(&object).json(&own), false),
+        (client.delete().uri(collection), false),
+        (client.delete().uri(&format!("{collection}?dryRun=All")), false),
+        (client.delete().uri(&format!("{object}?dryRun=All")), true),
+        (client.post().uri(collection).json(&own), false),
     ];
-    for write in writes {
-        let bytes = write.max_retries(0).bytes().await.unwrap();
-        let text = String::from_utf8_lossy(&bytes);
+    for (write, is_carried_out) in writes {
+        let answer = write.max_retries(0).bytes().await;
+        assert_eq!(answer.is_ok(), is_carried_out, "{answer:?}");
+        let text = match answer {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) => error.to_string(),
+        };
         assert!(!text.contains("hunter2"), "{text}");
     }
     assert_eq!(ruled.stored().get("a").await.unwrap().data.unwrap()["password"], "hunter2");
@@ -214,12 +239,44 @@ async fn no_form_of_a_read_shows_what_is_redacted() {
 async fn callers_without_a_name_get_nothing_of_a_resource_with_rules() {
     let ruled = Ruled::start(MARK).await;
     let mut anonymous = config(&ruled.proxy.kubeconfig(&ruled.proxy.url()));
-    let refused = maps(Client::new(anonymous.clone()).unwrap()).list(&ListParams::default()).await.unwrap_err();
+    let refused =
+        maps(Client::new(anonymous.clone()).unwrap()).list(&ListParams::default()).await.unwrap_err();
     assert!(refused.is_unauthorized(), "{refused}");
     anonymous.auth.token = Some("admin".into());
     anonymous.impersonate.user = Some("jane".to_owned());
     let refused = maps(Client::new(anonymous).unwrap()).list(&ListParams::default()).await.unwrap_err();
     assert!(refused.is_forbidden() && refused.to_string().contains("without impersonation"), "{refused}");
+}
+
+#[tokio::test]
+async fn callers_without_rights_learn_nothing_of_hidden_objects_from_writes() {
+    let server = ApiServer::builder()
+        .tls(true)
+        .token("admin")
+        .token_of("bob-token", User::named("bob", &[]))
+        .authorization(AuthorizationMode::Rbac)
+        .start()
+        .await
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.yaml");
+    std::fs::write(&file, "rules:\n- match: {resource: configmaps, labels: hidden}\n  hide: true\n").unwrap();
+    let mut options = ProxyOptions::default();
+    options.resources = vec!["configmaps".to_owned()];
+    options.rules = Some(file);
+    let proxy = proxy_of(&server, options).await;
+    warm(&server, &proxy).await;
+    let mut hidden = map("hidden", "1");
+    hidden.metadata.labels = Some([("hidden".to_owned(), String::new())].into());
+    let stored = maps(Client::new(config(&server.kubeconfig())).unwrap());
+    stored.create(&WriteParams::default(), &hidden).await.unwrap();
+    let bob = maps(caller(&proxy, "bob-token"));
+    let patch = json!({ "data": { "value": "2" } });
+    for name in ["hidden", "missing"] {
+        let refused = bob.patch(name, &PatchParams::default(), Patch::Merge(&patch)).await.unwrap_err();
+        assert!(refused.is_forbidden(), "{refused}");
+        assert!(bob.delete(name, &DeleteParams::default()).await.unwrap_err().is_forbidden());
+    }
 }
 
 #[tokio::test]
