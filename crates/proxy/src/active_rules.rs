@@ -100,7 +100,7 @@ impl Generation {
         self.set.allows_stale(group, resource)
     }
 
-    /// Returns the rules for a resource, whoever the caller is.
+    /// Returns the rules for a resource, for any caller.
     pub(crate) fn of(&self, group: &str, resource: &str) -> Vec<Arc<Rule>> {
         self.set.of(group, resource)
     }

@@ -152,7 +152,7 @@ impl Read<'_> {
     /// Returns true if upstream answers better or at the same cost.
     fn is_for_upstream(&self) -> bool {
         let query = self.parts.uri.query().unwrap_or_default();
-        // The newest state of one object is one small request upstream, whoever asks.
+        // The newest state of one object is one small request upstream, for any caller.
         let is_exact_get = self.target.verb == Verb::Get && parameter(query, "resourceVersion").is_none();
         let continues_upstream =
             parameter(query, "continue").is_some_and(|it| !it.is_empty() && !is_mirror_token(&it));

@@ -25,6 +25,9 @@ use crate::user::User;
 /// The pause after a review of an open watch that was not answered.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// The shortest time between two reviews of an open watch.
+const BETWEEN_REVIEWS: Duration = Duration::from_millis(100);
+
 /// The time for which a watch stays open while its caller cannot be reviewed.
 const UNREVIEWED: Duration = Duration::from_secs(30);
 
@@ -104,7 +107,8 @@ impl Caller {
             match self.review(&reviews, &target).await {
                 Ok(Some(again)) if again.user == allowed.user => {
                     // A review that took longer than it counts must not become a busy loop.
-                    allowed.until = again.until.max(Instant::now() + Duration::from_millis(100));
+                    allowed.until = again.until;
+                    tokio::time::sleep(BETWEEN_REVIEWS).await;
                 }
                 Ok(_) => return,
                 Err(ReviewError::NotPermitted(..)) => return,

@@ -13,6 +13,9 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+/// The longest time for which an answer is used.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A digest of a question.
 pub(crate) type Key = [u8; 32];
 
@@ -36,7 +39,7 @@ type Slot<V> = Arc<OnceCell<Fresh<V>>>;
 impl<V: Clone> ReviewCache<V> {
     /// Creates a cache of at most `limit` answers, each used for `ttl` from the time of the question.
     pub(crate) fn new(ttl: Duration, limit: usize) -> Self {
-        Self { secret: rand::random(), ttl, limit: limit.max(4), entries: Mutex::default() }
+        Self { secret: rand::random(), ttl: ttl.min(LONGEST), limit: limit.max(4), entries: Mutex::default() }
     }
 
     /// Returns the key of a question, given in parts.
@@ -63,7 +66,8 @@ impl<V: Clone> ReviewCache<V> {
         let slot = self.slot(key);
         let asking = async || {
             // Counted from the question: what upstream decided is at least as old as its answer.
-            let until = Instant::now() + self.ttl;
+            let asked_at = Instant::now();
+            let until = asked_at.checked_add(self.ttl).unwrap_or(asked_at);
             Ok(Fresh { value: ask().await?, until })
         };
         slot.get_or_try_init(asking).await.cloned()

@@ -209,7 +209,7 @@ mod tests {
             prop_assert_eq!(listed, watched);
         }
 
-        /// What a caller read and writes back unchanged is what is stored.
+        /// An object that is read and written back unchanged stays as it is stored.
         #[test]
         fn writing_back_what_was_read_changes_nothing(
             texts in proptest::collection::vec(any_rule(), 1..4),
