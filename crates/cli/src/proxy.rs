@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use dogwatch::config::{Identity, Pem};
@@ -24,21 +25,37 @@ SIGTERM stop it. With -v it logs every request to stderr.
 A caller's token is passed on unchanged. A caller with a client certificate,
 verified with --client-ca-file, is passed on by impersonation with the proxy's
 own credentials (--kubeconfig, --token), or in the headers of a front proxy.
-The proxy's credentials are used for nothing else.
+
+With --cache, the proxy lists and watches these resources once, as its own
+user, and answers its callers' lists and watches from memory. The API server
+still decides who may read: it reviews each caller, for which the proxy's user
+needs the right to create tokenreviews and subjectaccessreviews. All other
+requests are passed on.
+
+With --rules, callers see these resources changed: a YAML file with a list of
+rules, read again when it changes. In this example, services with the label
+rewrite=yes have another annotation:
+    rules:
+    - match: {resource: services, labels: rewrite=yes}
+      annotations: {seen: through-the-proxy}
 
 Examples:
   Use it as the user `me` of your own kubeconfig, in a second terminal:
     dogwatch proxy --bind 127.0.0.1:8443 --kubeconfig-out proxy.kubeconfig
     KUBECONFIG=proxy.kubeconfig:$HOME/.kube/config kubectl --user me get pods
 
+  Many clients watch pods, and the API server sees one watch:
+    dogwatch proxy --bind 127.0.0.1:8443 --cache pods,services
+
   With a certificate that your tools rotate:
     dogwatch proxy --bind 0.0.0.0:8443 \\
         --tls-cert-file tls.crt --tls-private-key-file tls.key";
 
-/// Run a proxy to an API server that keeps callers' credentials.
+/// Forward requests to an API server, sharing its watches.
 ///
-/// Clients use it as their API server. Requests are passed on as streams with the caller's own
-/// credentials: reads, writes, watches, logs, exec and port-forward.
+/// For clients that cannot reach the API server, that have certificates it does not know, or that are
+/// so many that their watches overload it. Clients use the proxy as their API server, each with its
+/// own credentials. Reads, writes, watches, logs, exec and port-forward are passed on as streams.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -68,9 +85,9 @@ pub(crate) struct Options {
     /// changes.
     #[arg(long, value_name = "FILE", conflicts_with = "plain")]
     client_ca_file: Option<PathBuf>,
-    /// Name users with client certificates to the API server in the headers of a front proxy
-    /// (X-Remote-User, X-Remote-Group), on connections with this certificate. Without it they are
-    /// passed on by impersonation, for which the proxy's own user needs the verb `impersonate`.
+    /// Authenticate to the API server as a front proxy, with this certificate, and send the names of
+    /// users with client certificates in X-Remote-User and X-Remote-Group. Without this option the
+    /// proxy impersonates these users, for which its own user needs the verb `impersonate`.
     #[arg(
         long,
         value_name = "FILE",
@@ -85,6 +102,21 @@ pub(crate) struct Options {
     /// address and authority and no credentials.
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
+    /// The resources whose lists and watches are answered from memory, separated by commas and named as
+    /// for kubectl: pods,deploy,ingresses.networking.k8s.io
+    #[arg(long, value_name = "RESOURCES", value_delimiter = ',')]
+    cache: Vec<String>,
+    /// The file with rules that change what callers see of these resources. It is read again when it
+    /// changes.
+    #[arg(long, value_name = "FILE", requires = "cache")]
+    rules: Option<PathBuf>,
+    /// The time in seconds for which the API server's decisions about a caller are used again. A right
+    /// that is revoked lasts at most this long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    review_ttl: u64,
+    /// Serve /livez, /readyz and /metrics on this address, over HTTP.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    metrics_bind: Option<SocketAddr>,
     /// The number of connections that are served at the same time; more wait.
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
@@ -115,6 +147,10 @@ impl Options {
         options.certificate = self.certificate();
         options.client_authority.clone_from(&self.client_ca_file);
         options.front_proxy = self.front_proxy();
+        options.resources.clone_from(&self.cache);
+        options.rules.clone_from(&self.rules);
+        options.review_ttl = Duration::from_secs(self.review_ttl);
+        options.metrics_bind = self.metrics_bind;
         options.max_connections = self.max_connections as usize;
         options
     }
@@ -172,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn resources_are_separated_by_commas() {
+        let flags = ["--cache", "pods,services", "--rules", "rules.yaml", "--review-ttl", "60"];
+        let options = parse(&flags).unwrap().proxy_options();
+        assert_eq!(options.resources, ["pods", "services"]);
+        assert_eq!((options.rules, options.review_ttl), (Some("rules.yaml".into()), Duration::from_secs(60)));
+        assert_eq!(parse(&[]).unwrap().proxy_options().resources, [""; 0]);
+    }
+
+    #[test]
     fn flags_that_need_each_other_are_refused_alone() {
         for flags in [
             &["--tls-cert-file", "c"][..],
@@ -181,6 +226,8 @@ mod tests {
             &["--plain", "--tls"],
             &["--plain", "--client-ca-file", "a"],
             &["--max-connections", "0"],
+            &["--rules", "rules.yaml"],
+            &["--review-ttl", "0"],
         ] {
             assert!(parse(flags).is_err(), "{flags:?}");
         }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use dogwatch_client::{RequestBody, ResponseBody, boxed};
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, Response, StatusCode};
 use serde_json::json;
 
 /// A response of the proxy.
@@ -29,6 +29,16 @@ pub(crate) fn unavailable(message: &str, seconds: u32) -> Answer {
     let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message);
     answer.headers_mut().insert(RETRY_AFTER, seconds.into());
     answer
+}
+
+/// Builds the answer to a caller of a resource with rules whom the proxy cannot name.
+pub(crate) fn unnamed(headers: &HeaderMap) -> Answer {
+    if headers.contains_key(AUTHORIZATION) {
+        let message = "the proxy has rules for this resource: it needs one bearer token or a client certificate of its \
+                       callers, without impersonation";
+        return error(StatusCode::FORBIDDEN, "Forbidden", message);
+    }
+    error(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
 }
 
 /// Builds a response with a whole body.

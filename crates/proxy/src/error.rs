@@ -18,6 +18,9 @@ pub enum StartError {
     /// The address of the API server is not one that requests can be sent to.
     #[error("the address of the API server is not a URL with a host")]
     Server,
+    /// The settings of the client cannot be used.
+    #[error("cannot use the connection to the API server")]
+    Client(#[from] dogwatch_client::Error),
     /// The TLS settings of the client cannot be used.
     #[error("cannot use the connection to the API server")]
     Transport(#[from] dogwatch_client::transport::TransportError),
@@ -51,6 +54,17 @@ pub enum StartError {
     /// A certificate or key cannot be used.
     #[error("cannot use the certificate: {0}")]
     Certificate(String),
+    /// A resource cannot be answered from memory.
+    #[error("cannot cache {resource:?}: {reason}")]
+    Resource {
+        /// The resource as it was given.
+        resource: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The rules cannot be used. The message names the file, the line and the reason.
+    #[error("{0}")]
+    Rules(String),
     /// The settings contradict each other.
     #[error("{0}")]
     Settings(String),

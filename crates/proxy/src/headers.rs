@@ -144,7 +144,7 @@ mod tests {
             ("impersonate-extra-a", "b"),
             ("authorization", "Bearer t"),
         ];
-        let jane = User { name: "jane".to_owned(), groups: vec!["devs".to_owned()] };
+        let jane = User { name: "jane".to_owned(), groups: vec!["devs".to_owned()], ..User::default() };
         for (set, expected) in [
             (name_user as fn(&mut HeaderMap, &User) -> Option<()>, ["x-remote-user", "x-remote-group"]),
             (act_as, ["impersonate-user", "impersonate-group"]),

@@ -1,19 +1,32 @@
 //! A proxy in front of a Kubernetes API server.
 //!
 //! ```text
-//! client ══► listener (TLS, limits) ─► forwarder ─► upstream ══► API server
-//!                                          └─► tunnel (switched protocols)
+//! client ══► listener (TLS, limits) ─► cached reads ─► mirror ◄─ feed ◄══ one list and watch
+//!                                          │ not cached
+//!                                          ▼
+//!                                     ruled requests ─► forwarder ─► upstream ══► API server
+//!                                                           └─► tunnel (switched protocols)
 //! ```
 //!
 //! Clients use [`Proxy`] as their API server. Requests are passed on as streams with the caller's own
 //! credentials. Users of client certificates, which do not reach the API server, are named to it by
 //! impersonation or by the headers of a front proxy.
 //!
+//! Lists and watches of chosen resources are answered from memory: one list and watch of the proxy's own
+//! user feeds any number of clients. The API server still decides who may read: each caller is reviewed
+//! by it (`TokenReview`, `SubjectAccessReview`), and a caller without an answer is passed on. Rules can
+//! change what callers see of these resources.
+//!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod error;
 mod answer;
 mod user;
+mod read_target;
+mod object_path;
+mod review_cache;
+mod rounds;
+mod rules;
 mod headers;
 mod tunnel;
 mod tls;
@@ -22,6 +35,14 @@ mod kubeconfig;
 mod upstream;
 mod forward;
 mod listener;
+mod active_rules;
+mod feed;
+mod collection;
+mod reviews;
+mod caller;
+mod cached_reads;
+mod ruled_requests;
+mod status_page;
 mod proxy;
 
 pub use error::StartError;

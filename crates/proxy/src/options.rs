@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use dogwatch_client::config::Identity;
 
@@ -29,6 +30,17 @@ pub struct ProxyOptions {
     /// The certificate with which upstream accepts the names of users from the proxy. Without it,
     /// users with a client certificate are passed on by impersonation.
     pub front_proxy: Option<Identity>,
+    /// The resources that are answered from memory, as kubectl names them: `pods`, `deploy`,
+    /// `ingresses.networking.k8s.io`. Defaults to none.
+    pub resources: Vec<String>,
+    /// The file with rules that change what callers see of these resources.
+    pub rules: Option<PathBuf>,
+    /// The time for which the API server's decisions about a caller are used again: the longest time
+    /// that a right lasts after it was revoked. Defaults to ten seconds.
+    pub review_ttl: Duration,
+    /// The address of the endpoint for operators, with `/livez`, `/readyz` and `/metrics`, over HTTP.
+    /// Defaults to none.
+    pub metrics_bind: Option<SocketAddr>,
     /// The number of connections that are served at the same time. Defaults to 10,000.
     pub max_connections: usize,
 }
@@ -40,6 +52,10 @@ impl Default for ProxyOptions {
             certificate: Some(ServerCertificate::Generated { name: None }),
             client_authority: None,
             front_proxy: None,
+            resources: Vec::new(),
+            rules: None,
+            review_ttl: Duration::from_secs(10),
+            metrics_bind: None,
             max_connections: 10_000,
         }
     }

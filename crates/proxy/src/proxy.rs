@@ -1,10 +1,13 @@
 //! A running proxy: its endpoint, its tasks, and the way of a request through it.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use dogwatch_client::Config;
+use dogwatch_client::discovery::ServedResource;
+use dogwatch_client::{CachedDiscovery, Client, Config, RestMapper};
 use http::header::HOST;
 use http::uri::Authority;
 use http::{Request, StatusCode};
@@ -15,17 +18,26 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::active_rules::ActiveRules;
 use crate::answer::{self, Answer};
+use crate::cached_reads::{CachedReads, CollectionName};
+use crate::collection::Collection;
 use crate::error::StartError;
 use crate::forward::{Forwarder, Peer};
 use crate::kubeconfig::kubeconfig;
 use crate::listener::{Endpoint, GRACE, Handler};
 use crate::options::ProxyOptions;
+use crate::reviews::Reviews;
+use crate::ruled_requests::RuledRequests;
+use crate::status_page::{RequestCounts, StatusPage};
 use crate::tls::Tls;
 use crate::upstream::Upstream;
 
 /// The target of the request log.
 const REQUESTS: &str = "dogwatch_proxy::requests";
+
+/// The number of connections to the endpoint for operators.
+const MAX_STATUS_CONNECTIONS: usize = 100;
 
 /// A running proxy. Dropping it closes its port and ends all connections and tasks.
 ///
@@ -50,6 +62,8 @@ const REQUESTS: &str = "dogwatch_proxy::requests";
 /// ```
 pub struct Proxy {
     address: SocketAddr,
+    /// The address of the endpoint for operators.
+    status_address: Option<SocketAddr>,
     tls: Option<Arc<Tls>>,
     tasks: TaskTracker,
     graceful: CancellationToken,
@@ -58,7 +72,10 @@ pub struct Proxy {
 
 /// The handler of all requests.
 struct Requests {
+    cache: Arc<CachedReads>,
+    ruled: RuledRequests,
     forwarder: Forwarder,
+    counts: Arc<RequestCounts>,
     /// Set if clients of this machine are served over HTTP.
     is_plain: bool,
 }
@@ -66,8 +83,12 @@ struct Requests {
 impl Proxy {
     /// Starts a proxy for the API server of `config`, whose credentials are the proxy's own.
     ///
+    /// Requests are served from now on. The resources to cache are looked up first, so their API server
+    /// has to answer; until a resource has been listed, its reads are passed on.
+    ///
     /// # Errors
-    /// Returns an error if the address cannot be bound, or if a file or setting cannot be used.
+    /// Returns an error if the address cannot be bound, if a file or setting cannot be used, or if a
+    /// resource to cache is not served.
     pub async fn start(config: Config, options: ProxyOptions) -> Result<Self, StartError> {
         let tls = match &options.certificate {
             Some(certificate) => {
@@ -83,22 +104,30 @@ impl Proxy {
             None => None,
         };
         let upstream = Upstream::new(&config, options.front_proxy.clone())?;
-        let (tasks, graceful, immediate) =
-            (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
+        let (cache, ruled) = caching(&Client::new(config)?, &options).await?;
         let listener = bind(options.bind).await?;
         let address =
             listener.local_addr().map_err(|source| StartError::Bind { address: options.bind, source })?;
+        let (tasks, graceful, immediate) =
+            (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
         let forwarder = Forwarder::new(Arc::clone(&upstream), tasks.clone(), immediate.clone());
-        let proxy = Self { address, tls, tasks, graceful, immediate };
-        let endpoint = Endpoint {
-            handler: Requests { forwarder, is_plain: proxy.tls.is_none() },
-            tls: proxy.tls.clone(),
-            connections: Arc::new(Semaphore::new(options.max_connections.clamp(1, Semaphore::MAX_PERMITS))),
-            tasks: proxy.tasks.clone(),
-            graceful: proxy.graceful.clone(),
-            immediate: proxy.immediate.clone(),
-        };
-        proxy.spawn(Arc::new(endpoint).accept(listener));
+        let mut proxy = Self { address, status_address: None, tls, tasks, graceful, immediate };
+        let counts = Arc::new(RequestCounts::default());
+        if let Some(address) = options.metrics_bind {
+            let page = StatusPage { cache: Arc::clone(&cache), counts: Arc::clone(&counts) };
+            proxy.serve_status(page, address).await?;
+        }
+        for (_, collection) in cache.collections() {
+            proxy.spawn(Arc::clone(collection).run());
+        }
+        proxy.spawn(Arc::clone(&cache).follow_rules());
+        let is_plain = proxy.tls.is_none();
+        let endpoint = proxy.endpoint(
+            Requests { cache, ruled, forwarder, counts, is_plain },
+            proxy.tls.clone(),
+            options.max_connections,
+        );
+        proxy.spawn(endpoint.accept(listener));
         if let Some(tls) = proxy.tls.clone().filter(|it| it.has_files()) {
             proxy.spawn(tls.follow_files());
         }
@@ -108,6 +137,11 @@ impl Proxy {
     /// Returns the address that the proxy listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the address of the endpoint for operators, if there is one.
+    pub fn status_address(&self) -> Option<SocketAddr> {
+        self.status_address
     }
 
     /// Returns the URL for clients on this machine.
@@ -140,6 +174,30 @@ impl Proxy {
         self.tasks.wait().await;
     }
 
+    async fn serve_status(&mut self, page: StatusPage, address: SocketAddr) -> Result<(), StartError> {
+        let listener = bind(address).await?;
+        let bound = listener.local_addr().map_err(|source| StartError::Bind { address, source })?;
+        self.status_address = Some(bound);
+        self.spawn(self.endpoint(page, None, MAX_STATUS_CONNECTIONS).accept(listener));
+        Ok(())
+    }
+
+    fn endpoint<H: Handler>(
+        &self,
+        handler: H,
+        tls: Option<Arc<Tls>>,
+        max_connections: usize,
+    ) -> Arc<Endpoint<H>> {
+        Arc::new(Endpoint {
+            handler,
+            tls,
+            connections: Arc::new(Semaphore::new(max_connections.clamp(1, Semaphore::MAX_PERMITS))),
+            tasks: self.tasks.clone(),
+            graceful: self.graceful.clone(),
+            immediate: self.immediate.clone(),
+        })
+    }
+
     fn spawn(&self, task: impl Future<Output: Send> + Send + 'static) {
         let stop = self.immediate.clone();
         self.tasks.spawn(async move {
@@ -160,6 +218,49 @@ fn names_this_machine<B>(request: &Request<B>) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|it| it.is_loopback())
 }
 
+/// Returns what answers from memory, and what changes the other requests for the same resources.
+async fn caching(
+    client: &Client,
+    options: &ProxyOptions,
+) -> Result<(Arc<CachedReads>, RuledRequests), StartError> {
+    let collections = collections(client, &options.resources).await?;
+    let names = collections.keys().map(|(group, _, name)| (group.clone(), name.clone())).collect();
+    let rules = Arc::new(ActiveRules::new(options.rules.clone(), names)?);
+    let reviews = Arc::new(Reviews::new(client.clone(), options.review_ttl));
+    if !collections.is_empty()
+        && let Err(error) = reviews.check_permission().await
+    {
+        tracing::warn!(%error, "reads are not answered from memory while callers cannot be reviewed");
+    }
+    let cached = collections.keys().cloned().collect();
+    let ruled = RuledRequests::new(client.clone(), Arc::clone(&reviews), Arc::clone(&rules), cached);
+    Ok((Arc::new(CachedReads::new(collections, reviews, rules)), ruled))
+}
+
+/// Returns a collection for each resource to cache.
+async fn collections(
+    client: &Client,
+    words: &[String],
+) -> Result<HashMap<CollectionName, Arc<Collection>>, StartError> {
+    let mapper = RestMapper::new(CachedDiscovery::new(client.clone()));
+    let mut collections = HashMap::new();
+    for word in words {
+        let failed = |reason: String| StartError::Resource { resource: word.clone(), reason };
+        let found = mapper.resolve(word).await.map_err(|error| {
+            let cause = std::error::Error::source(&error).map(|it| format!(": {it}")).unwrap_or_default();
+            failed(format!("{error}{cause}"))
+        })?;
+        let served: &ServedResource = &found.resource;
+        if !served.supports_all(&["list", "watch"]) {
+            return Err(failed("it cannot be listed and watched".to_owned()));
+        }
+        let of = &served.resource;
+        let name = (of.gvk.group.to_string(), of.gvk.version.to_string(), of.plural.to_string());
+        collections.entry(name).or_insert_with(|| Collection::new(client, served));
+    }
+    Ok(collections)
+}
+
 async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     TcpListener::bind(address).await.map_err(|source| StartError::Bind { address, source })
 }
@@ -171,7 +272,14 @@ impl Handler for Requests {
         let answer = if self.is_plain && !names_this_machine(&request) {
             answer::error(StatusCode::FORBIDDEN, "Forbidden", FOREIGN_HOST)
         } else {
-            self.forwarder.forward(request, peer).await
+            let (parts, body) = request.into_parts();
+            match self.cache.respond(&parts, peer).await {
+                Some(answer) => answer,
+                None => {
+                    self.counts.forwarded.fetch_add(1, Ordering::Relaxed);
+                    self.ruled.forward(Request::from_parts(parts, body), peer, &self.forwarder).await
+                }
+            }
         };
         let (status, duration) = (answer.status().as_u16(), started.elapsed());
         tracing::debug!(target: REQUESTS, %method, path, status, ?duration, "request");

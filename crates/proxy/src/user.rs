@@ -1,16 +1,35 @@
-//! The user that a request is made by, from a client certificate.
+//! The user that a request is made by: from a client certificate, or as the API server names it.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
-/// The user of a client certificate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The group of every user that is not anonymous: `AllAuthenticated` in k8s.io/apiserver v0.36.4
+/// pkg/authentication/user/user.go.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// A user, in the form of a `TokenReview`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct User {
+    #[serde(rename = "username")]
     pub(crate) name: String,
+    pub(crate) uid: String,
     pub(crate) groups: Vec<String>,
+    pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
+    /// Returns the user with the group that kube-apiserver adds to everyone it has authenticated.
+    pub(crate) fn authenticated(mut self) -> Self {
+        if !self.groups.iter().any(|it| it == AUTHENTICATED) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+
     /// Reads the user from a certificate, which must already be verified: the common name and, as
     /// groups, the organizations. Returns `None` if it names no user.
     pub(crate) fn from_certificate(der: &[u8]) -> Option<Self> {
@@ -20,7 +39,7 @@ impl User {
         let name = parsed.subject().iter_common_name().last().and_then(text)?;
         // A group that cannot be read could be the reason for a deny: no user then.
         let groups: Option<Vec<String>> = parsed.subject().iter_organization().map(text).collect();
-        let user = Self { name, groups: groups? };
+        let user = Self { name, groups: groups?, ..Self::default() };
         // Control characters cannot be in a header, and no identity is made of them.
         let is_plain = |it: &String| !it.is_empty() && !it.chars().any(char::is_control);
         if !user.groups.iter().chain([&user.name]).all(is_plain) {

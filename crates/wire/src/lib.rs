@@ -87,7 +87,7 @@ pub use object::{
     decode_with, from_protobuf, from_slice, has_protobuf, to_protobuf, to_vec, value_to_protobuf,
     with_resource_version,
 };
-pub use packed::Packed;
+pub use packed::{Packed, PackedBytes};
 pub use protobuf::{EncodeError, Envelope, entry_head, list_entry, metadata_message, watch_head};
 pub use watch::WatchDecoder;
 

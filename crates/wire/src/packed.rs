@@ -63,6 +63,16 @@ pub struct Packed<K> {
     kind: PhantomData<fn() -> K>,
 }
 
+/// The bytes of a whole object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PackedBytes {
+    /// JSON without white space.
+    Json(Vec<u8>),
+    /// The message of a built-in kind, without an envelope. Servers leave its kind out of it.
+    Protobuf(Vec<u8>),
+}
+
 impl<K> Packed<K> {
     fn new(bytes: Vec<u8>) -> Self {
         Self {
@@ -131,6 +141,31 @@ impl<K> Packed<K> {
                     .map_err(|error| self.undecodable(error.reason(0)))?;
                 body::decode_message(message, &bytes, parts.types, fields)
             }
+        }
+    }
+
+    /// Returns the whole object in its encoding, to be passed on without decoding it.
+    ///
+    /// # Errors
+    /// Returns an error if the object cannot be decompressed.
+    ///
+    /// ```
+    /// use dogwatch_wire::{Fields, Packed, PackedBytes, from_slice};
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// let body = br#"{"metadata":{"name":"a"}}"#;
+    /// let pod: Packed<Pod> = from_slice(body, Fields::default())?;
+    /// assert_eq!(pod.encoded()?, PackedBytes::Json(body.to_vec()));
+    /// # Ok::<(), dogwatch_wire::UndecodableItem>(())
+    /// ```
+    pub fn encoded(&self) -> Result<PackedBytes, UndecodableItem> {
+        let parts = self.parts();
+        let body = self.body(&parts)?;
+        match parts.message {
+            None => Ok(PackedBytes::Json(body.into_owned())),
+            Some(message) => protobuf::join(message, &parts.header, &body)
+                .map(PackedBytes::Protobuf)
+                .map_err(|error| self.undecodable(error.reason(0))),
         }
     }
 

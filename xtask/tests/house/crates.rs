@@ -37,13 +37,8 @@ const ROWS: &[Row] = &[
         &["hyper", "http"],
         APISERVER,
     ),
-    // A server over the client: the only crate that uses both.
-    row(
-        "dogwatch-proxy",
-        &["dogwatch-apiserver", "dogwatch-client"],
-        &[],
-        &["dogwatch-core", "dogwatch-informer"],
-    ),
+    // A server over the client and the reflector: the only crate that uses both sides.
+    row("dogwatch-proxy", UNDER_PROXY, &[], &[]),
     row("dogwatch-workqueue", &[], &["k8s-openapi", "kube"], &[]),
     // It uses HTTP only as a server: for the health, readiness and metrics endpoints of its
     // manager.
@@ -73,6 +68,15 @@ const ROWS: &[Row] = &[
 
 /// Programs of the repository that are not published. They may use everything.
 const TOOLS: &[&str] = &["xtask", "bench", "interop", "testbed", "processes", "decoder-checks", "book-tests"];
+
+const UNDER_PROXY: &[&str] = &[
+    "dogwatch-core",
+    "dogwatch-wire",
+    "dogwatch-apimachinery",
+    "dogwatch-apiserver",
+    "dogwatch-client",
+    "dogwatch-informer",
+];
 
 const UNDER_CONTROLLER: &[&str] =
     &["dogwatch-core", "dogwatch-wire", "dogwatch-client", "dogwatch-informer", "dogwatch-workqueue"];

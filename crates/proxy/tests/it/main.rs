@@ -7,3 +7,5 @@ mod forwarding;
 mod identities;
 mod hostile_requests;
 mod tunnels;
+mod cached_reads;
+mod rules;

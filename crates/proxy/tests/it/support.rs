@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
 use dogwatch_client::config::Overrides;
-use dogwatch_client::{Client, Config};
+use dogwatch_client::{Api, Client, Config};
+use dogwatch_core::ListParams;
 use dogwatch_proxy::{Proxy, ProxyOptions};
+use k8s_openapi::api::core::v1::ConfigMap;
 
 /// Longer than anything takes on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -42,4 +44,33 @@ pub(crate) fn caller_config(proxy: &Proxy, token: &str) -> Config {
 /// Returns a client of the proxy with this token.
 pub(crate) fn caller(proxy: &Proxy, token: &str) -> Client {
     Client::new(caller_config(proxy, token)).unwrap()
+}
+
+/// Returns a handle on the config maps of the namespace `default`.
+pub(crate) fn maps(client: Client) -> Api<ConfigMap> {
+    Api::namespaced(client, "default")
+}
+
+/// Returns a config map with one value.
+pub(crate) fn map(name: &str, value: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    map.data = Some([("value".to_owned(), value.to_owned())].into());
+    map
+}
+
+/// Waits until the proxy answers lists of config maps from memory.
+pub(crate) async fn warm(server: &ApiServer, proxy: &Proxy) {
+    let admin = maps(caller(proxy, "admin"));
+    let params = ListParams::default().at("0");
+    let lists = || server.requests().verb("list").resource("configmaps").count();
+    within("an answer from memory", async {
+        loop {
+            let before = lists();
+            if admin.list(&params).await.is_ok() && lists() == before {
+                return;
+            }
+        }
+    })
+    .await;
 }

@@ -1,7 +1,9 @@
 //! Packed objects, compared with the same objects decoded directly.
 
 use dogwatch_core::{Object, ResourceVersion};
-use dogwatch_wire::{Fields, ListDecoder, Packed, from_protobuf, from_slice, to_protobuf};
+use dogwatch_wire::{
+    Envelope, Fields, ListDecoder, Packed, PackedBytes, from_protobuf, from_slice, to_protobuf,
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::DynamicObject;
@@ -21,6 +23,39 @@ fn every_golden_object_is_the_same_after_packing_in_either_encoding() {
                 from_slice(&json, fields).unwrap_or_else(|bad| panic!("{name}: {bad}"));
             assert_eq!(packed.get().unwrap_or_else(|bad| panic!("{name}: {bad}")), direct, "{name}");
         }
+    }
+}
+
+/// Puts a message into the envelope of a kind.
+fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+    let field = |number: u8, bytes: &[u8]| {
+        let (mut field, mut length) = (vec![number << 3 | 2], bytes.len());
+        while length > 0x7f {
+            field.push(u8::try_from(length & 0x7f).expect("seven bits") | 0x80);
+            length >>= 7;
+        }
+        field.push(u8::try_from(length).expect("seven bits"));
+        [&field[..], bytes].concat()
+    };
+    let types = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
+    [Envelope::MAGIC, &field(1, &types), &field(2, message)].concat()
+}
+
+#[test]
+fn the_bytes_of_a_packed_object_are_those_of_the_whole_object() {
+    for (name, encoded, json) in golden() {
+        let whole: Value = from_slice(&json, all()).expect("JSON");
+        let packed: Packed<Value> =
+            from_protobuf(&encoded, all()).unwrap_or_else(|bad| panic!("{name}: {bad}"));
+        let PackedBytes::Protobuf(message) = packed.encoded().expect("its bytes") else { panic!("{name}") };
+        let envelope = Envelope::read(&encoded).expect("an envelope");
+        let again = enveloped(envelope.api_version, envelope.kind, &message);
+        let decoded: Value = from_protobuf(&again, all()).unwrap_or_else(|bad| panic!("{name}: {bad}"));
+        assert_eq!(decoded, whole, "{name}");
+
+        let packed: Packed<Value> = from_slice(&json, all()).expect("JSON");
+        let PackedBytes::Json(bytes) = packed.encoded().expect("its bytes") else { panic!("{name}") };
+        assert_eq!(from_slice::<Value>(&bytes, all()).expect("JSON"), whole, "{name}");
     }
 }
 

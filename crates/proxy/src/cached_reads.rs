@@ -1,0 +1,201 @@
+//! The reads that are answered from memory: for which requests, for which callers, and in which view.
+//!
+//! A read that is not answered here is passed on, and upstream decides. For resources with rules,
+//! [`crate::ruled_requests`] treats what is passed on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dogwatch_apiserver::ApiError;
+use dogwatch_apiserver::mirror::{Freshness, Pending, is_mirror_token};
+use http::header::{ACCEPT, HeaderName, HeaderValue, UPGRADE, USER_AGENT};
+use http::request::Parts;
+use http::{Request, StatusCode};
+
+use crate::active_rules::{ActiveRules, Generation};
+use crate::answer::{self, Answer};
+use crate::caller::{Allowed, Caller, revocable};
+use crate::collection::Collection;
+use crate::forward::Peer;
+use crate::read_target::{ReadTarget, ReadVerb, parameter};
+use crate::reviews::{ReviewError, Reviews};
+use crate::rules::Rule;
+
+/// The header that says that an answer may be old. RFC 9111 retired its caching codes and left it to
+/// the API, whose clients print it.
+const WARNING: HeaderName = HeaderName::from_static("warning");
+const STALE: &str = "299 - \"the API server cannot be reached: this is the last state that the proxy has seen\"";
+
+/// A group, a version and a plural name.
+pub(crate) type CollectionName = (String, String, String);
+
+/// The reads that are answered from memory.
+pub(crate) struct CachedReads {
+    collections: HashMap<CollectionName, Arc<Collection>>,
+    reviews: Arc<Reviews>,
+    rules: Arc<ActiveRules>,
+    answered: AtomicU64,
+}
+
+/// A read, and what decides about it.
+struct Read<'a> {
+    target: ReadTarget,
+    collection: &'a Collection,
+    generation: Arc<Generation>,
+    rules: Vec<Arc<Rule>>,
+    parts: &'a Parts,
+}
+
+impl CachedReads {
+    /// Creates the reads of these collections.
+    pub(crate) fn new(
+        collections: HashMap<CollectionName, Arc<Collection>>,
+        reviews: Arc<Reviews>,
+        rules: Arc<ActiveRules>,
+    ) -> Self {
+        Self { collections, reviews, rules, answered: AtomicU64::new(0) }
+    }
+
+    /// Returns the collections with their names.
+    pub(crate) fn collections(&self) -> impl Iterator<Item = (&CollectionName, &Arc<Collection>)> {
+        self.collections.iter()
+    }
+
+    /// Returns the number of requests that were answered from memory.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of reviews that were sent upstream.
+    pub(crate) fn reviews(&self) -> u64 {
+        self.reviews.asked()
+    }
+
+    /// Reads the file of rules again from time to time. When rules have changed, all watches of their
+    /// resources end with 410: what their callers have seen is not what they see now.
+    pub(crate) async fn follow_rules(self: Arc<Self>) {
+        let changed = |previous: &Generation| {
+            let current = self.rules.current();
+            for ((group, _, resource), collection) in &self.collections {
+                if [previous, &*current].iter().any(|it| !it.of(group, resource).is_empty()) {
+                    collection.restart();
+                }
+            }
+        };
+        self.rules.follow_file(changed).await;
+    }
+
+    /// Answers a request; `None` if it has to be passed on.
+    pub(crate) async fn respond(&self, parts: &Parts, peer: &Peer) -> Option<Answer> {
+        let target = ReadTarget::parse(&parts.method, &parts.uri)?;
+        if parts.headers.contains_key(UPGRADE) {
+            return None;
+        }
+        let name = (target.group.clone(), target.version.clone(), target.resource.clone());
+        let collection = &**self.collections.get(&name)?;
+        loop {
+            let generation = self.rules.current();
+            let rules = generation.of(&target.group, &target.resource);
+            let read = Read { target: target.clone(), collection, generation, rules, parts };
+            let answer = self.read(&read, peer).await;
+            // A watch in the view of rules that were replaced meanwhile would not end with theirs.
+            if self.rules.current().is_current(&read.generation) {
+                return answer;
+            }
+        }
+    }
+
+    async fn read(&self, read: &Read<'_>, peer: &Peer) -> Option<Answer> {
+        let has_rules = !read.rules.is_empty();
+        let is_stale = read.collection.is_cut_off();
+        let (group, resource) = (&read.target.group, &read.target.resource);
+        let allows_stale = is_stale && read.generation.allows_stale(group, resource);
+        if !has_rules && (read.is_for_upstream() || !read.collection.is_ready() || (is_stale && !allows_stale)) {
+            return None;
+        }
+        let Some(caller) = Caller::of(&read.parts.headers, peer.user.as_ref()) else {
+            return has_rules.then(|| answer::unnamed(&read.parts.headers));
+        };
+        let allowed = match caller.review(&self.reviews, &read.target).await {
+            Ok(Some(allowed)) => allowed,
+            // The answer of upstream says why.
+            _ if !has_rules => return None,
+            Ok(None) => return Some(forbidden(&read.target)),
+            Err(error) => return Some(unreviewed(&error)),
+        };
+        if is_stale && !allows_stale {
+            return Some(answer::unavailable("the proxy cannot reach the API server", 1));
+        }
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        let mut answer = read.respond(&allowed, is_stale).await;
+        if is_stale {
+            answer.headers_mut().append(WARNING, HeaderValue::from_static(STALE));
+        }
+        Some(self.guarded(answer, caller, read.target.clone(), allowed))
+    }
+
+    /// Lets a watch end when its caller loses the right.
+    fn guarded(&self, answer: Answer, caller: Caller, target: ReadTarget, allowed: Allowed) -> Answer {
+        if target.verb != ReadVerb::Watch || !answer.status().is_success() {
+            return answer;
+        }
+        let revoked = caller.revoked(Arc::clone(&self.reviews), target, allowed);
+        answer.map(|body| revocable(body, revoked))
+    }
+}
+
+impl Read<'_> {
+    /// Returns true if upstream answers better or at the same cost.
+    fn is_for_upstream(&self) -> bool {
+        let query = self.parts.uri.query().unwrap_or_default();
+        // The newest state of one object is one small request upstream, whoever asks.
+        let is_exact_get =
+            self.target.verb == ReadVerb::Get && parameter(query, "resourceVersion").is_none();
+        let continues_upstream =
+            parameter(query, "continue").is_some_and(|it| !it.is_empty() && !is_mirror_token(&it));
+        let accepted = self.parts.headers.get_all(ACCEPT).iter();
+        let wants_table = accepted.into_iter().any(|it| it.as_bytes().windows(8).any(|it| it == b"as=Table"));
+        let selects_fields = parameter(query, "fieldSelector").is_some_and(|it| !it.is_empty());
+        // Columns and selectable fields of custom resources are in their definitions.
+        let is_of_definition = self.collection.is_custom() && (wants_table || selects_fields);
+        is_exact_get || continues_upstream || is_of_definition
+    }
+
+    async fn respond(&self, allowed: &Allowed, is_stale: bool) -> Answer {
+        let agent = self.parts.headers.get(USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
+        let rules = self.rules.iter().filter(|it| it.callers.contain(&allowed.user.name, agent));
+        let view = self.generation.view(rules.cloned().collect());
+        let mut request = Request::new(());
+        request.method_mut().clone_from(&self.parts.method);
+        request.uri_mut().clone_from(&self.parts.uri);
+        request.headers_mut().clone_from(&self.parts.headers);
+        if is_stale {
+            self.collection.respond(request, view, &AnyState(self.collection)).await
+        } else {
+            self.collection.respond(request, view, self.collection).await
+        }
+    }
+}
+
+/// The freshness of reads that any state satisfies.
+struct AnyState<'a>(&'a Collection);
+
+impl Freshness for AnyState<'_> {
+    fn newest(&self) -> Pending<'_, Result<u64, ApiError>> {
+        Box::pin(std::future::ready(Ok(self.0.version().unwrap_or_default())))
+    }
+}
+
+fn forbidden(target: &ReadTarget) -> Answer {
+    let place = target.namespace.as_ref().map(|it| format!(" in the namespace {it:?}")).unwrap_or_default();
+    let (verb, resource, group) = (target.verb.as_str(), &target.resource, &target.group);
+    let message =
+        format!("{resource} is forbidden: cannot {verb} resource {resource:?} in API group {group:?}{place}");
+    answer::error(StatusCode::FORBIDDEN, "Forbidden", &message)
+}
+
+fn unreviewed(error: &ReviewError) -> Answer {
+    tracing::warn!(%error, "a read of a resource with rules is refused");
+    answer::unavailable("the proxy cannot ask the API server who may read this", 1)
+}

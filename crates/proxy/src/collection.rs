@@ -1,0 +1,180 @@
+//! One cached collection: its mirror, its feed, and the freshness of consistent reads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Buf;
+use dogwatch_apimachinery::ApiError;
+use dogwatch_apiserver::mirror::{Freshness, MirrorUsage, MirroredResource, Pending, View};
+use dogwatch_client::discovery::ServedResource;
+use dogwatch_client::{Api, Client, Error, ListEvent, ResponseBody, boxed};
+use dogwatch_core::{ListParams, Meta, ObjectKey, Reason, ResourceType, Scope};
+use dogwatch_informer::HealthState;
+use futures_util::TryStreamExt;
+use http::Request;
+use http_body_util::BodyExt;
+use serde::Deserialize;
+
+use crate::answer::Answer;
+use crate::feed::{Feed, Progress};
+use crate::rounds::Rounds;
+
+/// The time limit of a question about the newest version.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time in which the changes of a busy collection usually arrive. After it, the collection itself
+/// is compared: other resources may have changed.
+const ARRIVAL: Duration = Duration::from_millis(50);
+
+/// One cached collection.
+pub(crate) struct Collection {
+    client: Client,
+    of: ResourceType,
+    feed: Feed,
+    newest: Rounds<Result<u64, ApiError>>,
+}
+
+/// An object of a list of which only the version matters.
+#[derive(Deserialize)]
+struct Keyed {
+    #[serde(default)]
+    metadata: Meta,
+}
+
+impl Collection {
+    /// Creates a collection of a served resource; nothing is requested before [`Self::run`].
+    pub(crate) fn new(client: &Client, served: &ServedResource) -> Arc<Self> {
+        let of = &served.resource;
+        let mut resource = MirroredResource::new(&of.gvk.group, &of.gvk.version, &of.plural, &of.gvk.kind);
+        if of.scope == Scope::Namespaced {
+            resource = resource.namespaced();
+        }
+        let feed = Feed::new(client.clone(), of.clone(), resource.singular(&served.singular));
+        Arc::new(Self { client: client.clone(), of: of.clone(), feed, newest: Rounds::default() })
+    }
+
+    /// Follows upstream until it is dropped.
+    pub(crate) async fn run(self: Arc<Self>) {
+        self.feed.run().await;
+    }
+
+    /// Returns true if there is a state to answer from.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.feed.mirror().version().is_some()
+    }
+
+    /// Returns true while upstream does not answer the feed, so that the state may be old.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        let health = self.feed.health();
+        health.is_some_and(|it| it.problem.is_some() && matches!(it.state, HealthState::Retrying { .. }))
+    }
+
+    /// Returns the problem that keeps the collection from following upstream, if there is one.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.feed.health()?.problem.map(|it| it.message)
+    }
+
+    /// Returns true for a custom resource: its columns and selectable fields are not known here.
+    pub(crate) fn is_custom(&self) -> bool {
+        !self.feed.mirror().has_protobuf()
+    }
+
+    /// Returns the size of the mirror.
+    pub(crate) fn usage(&self) -> MirrorUsage {
+        self.feed.mirror().usage()
+    }
+
+    /// Returns the version of the mirror.
+    pub(crate) fn version(&self) -> Option<u64> {
+        self.feed.mirror().version()
+    }
+
+    /// Empties the mirror and lists again: all watches end with 410.
+    pub(crate) fn restart(&self) {
+        self.feed.restart();
+    }
+
+    /// Answers a read. The caller must be allowed to read that.
+    pub(crate) async fn respond(&self, request: Request<()>, view: View, freshness: &dyn Freshness) -> Answer {
+        let response = self.feed.mirror().respond(request, view, freshness).await;
+        response.map(|body| {
+            let mapped = body.map_frame(|frame| frame.map_data(|mut pieces| pieces.copy_to_bytes(pieces.remaining())));
+            let body: ResponseBody = boxed(mapped);
+            body
+        })
+    }
+
+    async fn ask_newest(&self) -> Result<u64, ApiError> {
+        match tokio::time::timeout(TIMEOUT, self.compare()).await {
+            Ok(answered) => answered.map_err(|error| unavailable(&error.to_string())),
+            Err(_) => Err(unavailable("it did not answer in time")),
+        }
+    }
+
+    /// Returns the version of the newest state of the collection: upstream's version, or, if nothing
+    /// in this collection has changed up to that, the one of the mirror.
+    ///
+    /// Versions are those of the whole server, so a quiet collection reaches upstream's only with the
+    /// next bookmark, up to a minute later. The comparison by the versions of all objects shows that
+    /// the mirror has the newest state all the same.
+    async fn compare(&self) -> Result<u64, Error> {
+        let first = self.metadata().list(&ListParams::default().limit(1)).await?;
+        let newest = version(first.metadata.version.as_str())?;
+        let mut progress = self.feed.progress();
+        let has_reached = |version: u64| move |it: &Progress| it.version.is_some_and(|it| it >= version);
+        if tokio::time::timeout(ARRIVAL, progress.wait_for(has_reached(newest))).await.is_ok() {
+            return Ok(newest);
+        }
+        let (listed, fingerprint) = self.list_versions().await?;
+        let is_same =
+            |it: &Progress| has_reached(listed)(it) || (it.version.is_some() && it.fingerprint == fingerprint);
+        let reached = progress.wait_for(is_same).await;
+        Ok(reached.ok().and_then(|it| it.version).unwrap_or(listed).min(listed))
+    }
+
+    fn metadata(&self) -> Api<Keyed> {
+        Api::dynamic_metadata(self.client.clone(), self.of.clone())
+    }
+
+    /// Lists the metadata of all objects; returns the version of the list and the fingerprint.
+    async fn list_versions(&self) -> Result<(u64, u64), Error> {
+        let metadata = self.metadata();
+        let mut list = metadata.list_stream(&ListParams::default());
+        let mut sum = 0_u64;
+        while let Some(event) = list.try_next().await? {
+            match event {
+                ListEvent::Item(Keyed { metadata }) => {
+                    let header = metadata.header();
+                    let key: Option<ObjectKey> = header.key();
+                    if let Some(key) = key {
+                        sum = sum.wrapping_add(self.feed.fingerprints().of(&key, header.version));
+                    }
+                }
+                ListEvent::Restarted => sum = 0,
+                ListEvent::End { version: listed, .. } => return Ok((version(listed.as_str())?, sum)),
+                // Then the sums differ, and the read waits for the version of the list.
+                _ => {}
+            }
+        }
+        Err(malformed("the list has no end"))
+    }
+}
+
+impl Freshness for Collection {
+    fn newest(&self) -> Pending<'_, Result<u64, ApiError>> {
+        Box::pin(self.newest.ask(|| self.ask_newest()))
+    }
+}
+
+fn version(text: &str) -> Result<u64, Error> {
+    text.parse().map_err(|_| malformed("its version is not a number"))
+}
+
+fn malformed(problem: &str) -> Error {
+    Error::Malformed { request: "a list".to_owned(), problem: problem.to_owned() }
+}
+
+fn unavailable(reason: &str) -> ApiError {
+    let message = format!("the proxy cannot ask the API server for its newest version: {reason}");
+    ApiError::new(Reason::ServiceUnavailable, message)
+}

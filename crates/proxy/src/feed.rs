@@ -1,0 +1,303 @@
+//! The feed of a mirror: one list and watch of upstream, for any number of clients.
+//!
+//! A reflector lists, watches, resumes and lists again; this passes what it reports to the mirror in
+//! order, in the encoding in which it arrived. If the mirror cannot take it, the mirror is emptied and
+//! everything begins again with a list.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use dogwatch_apiserver::mirror::{
+    Mirror, MirrorError, MirrorEvent, MirrorEventType, MirrorObject, MirrorSettings, MirroredResource,
+};
+use dogwatch_client::{Api, Client, Encoding};
+use dogwatch_core::{Object, ObjectKey, ResourceType};
+use dogwatch_informer::{Delta, DeltaQueue, Health, HealthWatch, Reflector, ReflectorOptions};
+use dogwatch_wire::{Packed, PackedBytes};
+use kube_core::DynamicObject;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+/// A whole object as upstream sends it.
+type Received = Packed<DynamicObject>;
+
+/// The pause before everything begins again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The state that a mirror has reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// The version; `None` before the first list.
+    pub(crate) version: Option<u64>,
+    /// A sum over the versions of all objects: two states of one sum are the same.
+    pub(crate) fingerprint: u64,
+}
+
+/// Hashes of objects at their versions, whose sum is the fingerprint of a collection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fingerprints(RandomState);
+
+impl Fingerprints {
+    /// Returns the part of one object.
+    pub(crate) fn of(&self, key: &ObjectKey, version: &str) -> u64 {
+        self.0.hash_one((key.as_str(), version))
+    }
+}
+
+/// A feed of one collection.
+pub(crate) struct Feed {
+    client: Client,
+    of: ResourceType,
+    resource: MirroredResource,
+    mirror: ArcSwap<Mirror>,
+    fingerprints: Fingerprints,
+    progress: watch::Sender<Progress>,
+    health: Mutex<Option<HealthWatch>>,
+    /// Notified to begin again with a list.
+    restart: Notify,
+}
+
+/// The reason for which a feed begins again.
+#[derive(Debug, thiserror::Error)]
+enum Interrupted {
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
+    #[error("an object cannot be read: {0}")]
+    Unreadable(String),
+    #[error("version {0:?} is not a number")]
+    Version(String),
+    #[error("objects without a readable name")]
+    Nameless,
+    #[error("the rules have changed")]
+    Restarted,
+    #[error("the collection is not served any more")]
+    Gone,
+}
+
+/// The list in progress, and the hashes of the known objects.
+#[derive(Default)]
+struct Known {
+    list: Option<HashMap<ObjectKey, Received>>,
+    hashes: HashMap<ObjectKey, u64>,
+    sum: u64,
+}
+
+impl Feed {
+    /// Creates a feed of a collection into a mirror of it.
+    pub(crate) fn new(client: Client, of: ResourceType, resource: MirroredResource) -> Self {
+        let mirror = Mirror::new(resource.clone(), MirrorSettings::default());
+        Self {
+            client,
+            of,
+            resource,
+            mirror: ArcSwap::from_pointee(mirror),
+            fingerprints: Fingerprints::default(),
+            progress: watch::Sender::new(Progress::default()),
+            health: Mutex::new(None),
+            restart: Notify::new(),
+        }
+    }
+
+    /// Returns the mirror of now.
+    pub(crate) fn mirror(&self) -> Arc<Mirror> {
+        self.mirror.load_full()
+    }
+
+    /// Returns the hashes for comparisons with a list.
+    pub(crate) fn fingerprints(&self) -> &Fingerprints {
+        &self.fingerprints
+    }
+
+    /// Returns a receiver of the state that the mirror has reached.
+    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// Returns the health of the connection to upstream; `None` before the first list began.
+    pub(crate) fn health(&self) -> Option<Health> {
+        self.health.lock().as_ref().map(HealthWatch::get)
+    }
+
+    /// Empties the mirror and begins again with a list: all watches end with 410.
+    pub(crate) fn restart(&self) {
+        self.restart.notify_one();
+    }
+
+    /// Follows upstream.
+    pub(crate) async fn run(&self) {
+        let resource = self.of.plural.clone();
+        let mut encoding = None;
+        loop {
+            let interrupted = self.follow(encoding).await;
+            self.mirror.load().reset();
+            self.progress.send_replace(Progress::default());
+            match &interrupted {
+                Interrupted::Restarted => {
+                    tracing::info!(%resource, "listing again: the rules have changed");
+                    continue;
+                }
+                // Upstream is newer than the table of fields: JSON names them all.
+                Interrupted::Mirror(error @ MirrorError::UnknownField { .. }) if encoding.is_none() => {
+                    tracing::info!(%resource, %error, "listing again, in JSON");
+                    encoding = Some(Encoding::Json);
+                    let mut settings = MirrorSettings::default();
+                    settings.protobuf = false;
+                    self.mirror.store(Arc::new(Mirror::new(self.resource.clone(), settings)));
+                    continue;
+                }
+                other => tracing::warn!(%resource, error = %other, "listing again"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    fn api(&self, encoding: Option<Encoding>) -> Api<Received> {
+        let api = Api::dynamic(self.client.clone(), self.of.clone()).with_managed_fields();
+        match encoding {
+            Some(encoding) => api.with_encoding(encoding),
+            None => api,
+        }
+    }
+
+    /// Follows upstream until the mirror has to begin again.
+    async fn follow(&self, encoding: Option<Encoding>) -> Interrupted {
+        let mirror = self.mirror();
+        let (sender, mut deltas) = DeltaQueue::channel(DeltaQueue::CAPACITY);
+        let source = Arc::new(self.api(encoding));
+        let reflector = Reflector::new(source, ReflectorOptions::default(), sender);
+        *self.health.lock() = Some(reflector.health());
+        let following = async {
+            let (mut known, mut batch) = (Known::default(), Vec::new());
+            while deltas.recv_batch(&mut batch, DeltaQueue::CAPACITY).await {
+                for delta in batch.drain(..) {
+                    if let Err(interrupted) = self.take(&mirror, delta, &mut known).await {
+                        return interrupted;
+                    }
+                }
+            }
+            // The reflector has ended, which the other branch reports.
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            () = self.restart.notified() => Interrupted::Restarted,
+            interrupted = following => interrupted,
+            _ended = reflector.run() => Interrupted::Gone,
+        }
+    }
+
+    async fn take(
+        &self,
+        mirror: &Arc<Mirror>,
+        delta: Delta<Received>,
+        known: &mut Known,
+    ) -> Result<(), Interrupted> {
+        match delta {
+            Delta::Begin => known.list = Some(HashMap::new()),
+            Delta::Abort => known.list = None,
+            Delta::Item(object) => {
+                if let (Some(list), Some(key)) = (&mut known.list, object.key()) {
+                    list.insert(key, object);
+                }
+            }
+            Delta::Dropped(key) => match &mut known.list {
+                Some(list) => {
+                    list.remove(&key);
+                }
+                // The last state of the object is not known: a list finds out.
+                None => return Err(Interrupted::Unreadable(key.to_string())),
+            },
+            Delta::Undecodable { key, .. } => return Err(Interrupted::Unreadable(key.to_string())),
+            Delta::Nameless => return Err(Interrupted::Nameless),
+            Delta::End { version, undecodable } => {
+                if let Some((key, _)) = undecodable.first() {
+                    return Err(Interrupted::Unreadable(key.to_string()));
+                }
+                self.replace(mirror, number(version.as_str())?, known).await?;
+            }
+            Delta::Applied(object) => self.apply(mirror, MirrorEventType::Modified, &object, known)?,
+            Delta::Deleted(object) => self.apply(mirror, MirrorEventType::Deleted, &object, known)?,
+            Delta::Bookmark(version) => {
+                let version = number(version.as_str())?;
+                mirror.advance(version)?;
+                self.reached(version, known.sum);
+            }
+            // Versions may name other states now: nothing that was seen counts.
+            Delta::Rewound => {
+                mirror.reset();
+                self.progress.send_replace(Progress::default());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Replaces the state of the mirror by the list, on a thread for long work.
+    async fn replace(
+        &self,
+        mirror: &Arc<Mirror>,
+        version: u64,
+        known: &mut Known,
+    ) -> Result<(), Interrupted> {
+        let list = known.list.take().unwrap_or_default();
+        let hash = |(key, object): (&ObjectKey, &Received)| {
+            (key.clone(), self.fingerprints.of(key, object.header().version))
+        };
+        known.hashes = list.iter().map(hash).collect();
+        known.sum = known.hashes.values().fold(0, |sum, it| sum.wrapping_add(*it));
+        let mirror = Arc::clone(mirror);
+        let replacing = tokio::task::spawn_blocking(move || {
+            let mut replacement = mirror.replacement();
+            for object in list.into_values() {
+                replacement.add(&mirrored(&object)?)?;
+            }
+            Ok::<(), Interrupted>(replacement.finish(version)?)
+        });
+        replacing.await.map_err(|error| Interrupted::Unreadable(error.to_string()))??;
+        self.reached(version, known.sum);
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        mirror: &Mirror,
+        event_type: MirrorEventType,
+        object: &Received,
+        known: &mut Known,
+    ) -> Result<(), Interrupted> {
+        let Some(key) = object.key() else { return Err(Interrupted::Nameless) };
+        let version = object.header().version;
+        mirror.apply(&MirrorEvent::new(event_type, mirrored(object)?))?;
+        let before = if event_type == MirrorEventType::Deleted {
+            known.hashes.remove(&key)
+        } else {
+            let hash = self.fingerprints.of(&key, version);
+            known.sum = known.sum.wrapping_add(hash);
+            known.hashes.insert(key, hash)
+        };
+        known.sum = known.sum.wrapping_sub(before.unwrap_or_default());
+        self.reached(number(version)?, known.sum);
+        Ok(())
+    }
+
+    fn reached(&self, version: u64, fingerprint: u64) {
+        self.progress.send_replace(Progress { version: Some(version), fingerprint });
+    }
+}
+
+/// Returns an object in the form of the mirror.
+fn mirrored(object: &Received) -> Result<MirrorObject, Interrupted> {
+    match object.encoded() {
+        Ok(PackedBytes::Json(bytes)) => Ok(MirrorObject::json(bytes)),
+        Ok(PackedBytes::Protobuf(bytes)) => Ok(MirrorObject::protobuf(bytes)),
+        Ok(_) => Err(Interrupted::Unreadable("its encoding is not known".to_owned())),
+        Err(error) => Err(Interrupted::Unreadable(error.to_string())),
+    }
+}
+
+fn number(version: &str) -> Result<u64, Interrupted> {
+    version.parse().map_err(|_| Interrupted::Version(version.to_owned()))
+}

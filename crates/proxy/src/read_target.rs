@@ -1,0 +1,187 @@
+//! The object or collection that a request reads, from its path and query.
+//!
+//! Only requests in the plain form that every client sends are recognized. Any other is passed on:
+//! what is authorized here must be exactly what is served, so nothing is interpreted twice.
+
+use http::{Method, Uri};
+
+/// The verbs of reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ReadVerb {
+    Get,
+    List,
+    Watch,
+}
+
+impl ReadVerb {
+    /// Returns the name that authorization uses.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// A read of an object or a collection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ReadTarget {
+    pub(crate) verb: ReadVerb,
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) resource: String,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+}
+
+impl ReadTarget {
+    /// Returns the target of a read; `None` if the request is no read, or is in another form.
+    pub(crate) fn parse(method: &Method, uri: &Uri) -> Option<Self> {
+        if method != Method::GET {
+            return None;
+        }
+        let verb = watch_parameter(uri.query().unwrap_or_default())?;
+        let target = Self::of_path(uri.path())?;
+        let verb = match (verb, &target.name) {
+            (ReadVerb::List, Some(_)) => ReadVerb::Get,
+            (ReadVerb::Watch, Some(_)) => return None,
+            (verb, _) => verb,
+        };
+        Some(Self { verb, ..target })
+    }
+
+    /// Returns the path.
+    pub(crate) fn path(&self) -> String {
+        let Self { group, version, resource, .. } = self;
+        let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        let namespace = self.namespace.as_ref().map(|it| format!("/namespaces/{it}")).unwrap_or_default();
+        let name = self.name.as_ref().map(|it| format!("/{it}")).unwrap_or_default();
+        format!("{root}/{version}{namespace}/{resource}{name}")
+    }
+
+    /// Returns the object or collection of a path, with the verb `list`.
+    pub(crate) fn of_path(path: &str) -> Option<Self> {
+        let is_plain = |it: &str| {
+            let known = |it: u8| it.is_ascii_alphanumeric() || b"-._:~".contains(&it);
+            !it.is_empty() && !matches!(it, "." | "..") && it.bytes().all(known)
+        };
+        let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+        if !segments.iter().all(|it| is_plain(it)) {
+            return None;
+        }
+        let (group, version, rest) = match segments.as_slice() {
+            ["api", version, rest @ ..] => ("", *version, rest),
+            ["apis", group, version, rest @ ..] => (*group, *version, rest),
+            _ => return None,
+        };
+        let (namespace, resource, name) = match *rest {
+            // `namespaces/shop` is an object, and `namespaces/shop/status` its status.
+            [resource @ "namespaces", name] => (None, resource, Some(name)),
+            ["namespaces", _, "status" | "finalize"] => return None,
+            ["namespaces", namespace, resource] => (Some(namespace), resource, None),
+            ["namespaces", namespace, resource, name] => (Some(namespace), resource, Some(name)),
+            // The old paths of watches and of proxied requests.
+            ["watch" | "proxy", ..] => return None,
+            [resource] => (None, resource, None),
+            [resource, name] => (None, resource, Some(name)),
+            _ => return None,
+        };
+        Some(Self {
+            verb: ReadVerb::List,
+            group: group.to_owned(),
+            version: version.to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+        })
+    }
+}
+
+/// Returns `Watch` or `List` by the parameter `watch`; `None` if it is in an unusual form.
+fn watch_parameter(query: &str) -> Option<ReadVerb> {
+    let mut found =
+        form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key.eq_ignore_ascii_case("watch"));
+    let verb = match found.next() {
+        None => ReadVerb::List,
+        Some((key, value)) => match (&*key, &*value) {
+            ("watch", "true" | "1") => ReadVerb::Watch,
+            ("watch", "false" | "0") => ReadVerb::List,
+            _ => return None,
+        },
+    };
+    found.next().is_none().then_some(verb)
+}
+
+/// Returns the value of a parameter that occurs once.
+pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
+    let mut found = form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key == name);
+    let value = found.next()?.1.into_owned();
+    found.next().is_none().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(uri: &str) -> Option<String> {
+        let it = ReadTarget::parse(&Method::GET, &uri.parse().unwrap())?;
+        let or_dash = |it: Option<String>| it.unwrap_or_else(|| "-".to_owned());
+        let (namespace, name) = (or_dash(it.namespace), or_dash(it.name));
+        Some(format!("{} {}/{} {} {namespace} {name}", it.verb.as_str(), it.group, it.version, it.resource))
+    }
+
+    #[test]
+    fn reads_are_recognized_by_their_path_and_the_watch_parameter() {
+        for (uri, expected) in [
+            ("/api/v1/pods", "list /v1 pods - -"),
+            ("/api/v1/pods?limit=500&watch=false", "list /v1 pods - -"),
+            ("/api/v1/namespaces/shop/pods?watch=true", "watch /v1 pods shop -"),
+            ("/api/v1/namespaces/shop/pods/web-0", "get /v1 pods shop web-0"),
+            ("/api/v1/namespaces/shop", "get /v1 namespaces - shop"),
+            ("/api/v1/namespaces?watch=1", "watch /v1 namespaces - -"),
+            ("/api/v1/nodes/a.b", "get /v1 nodes - a.b"),
+            ("/apis/apps/v1/namespaces/shop/deployments", "list apps/v1 deployments shop -"),
+            (
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
+                "get rbac.authorization.k8s.io/v1 clusterroles - system:node",
+            ),
+        ] {
+            assert_eq!(parse(uri).as_deref(), Some(expected), "{uri}");
+            let path = uri.split('?').next().unwrap();
+            assert_eq!(ReadTarget::of_path(path).map(|it| it.path()).as_deref(), Some(path));
+        }
+    }
+
+    #[test]
+    fn every_other_form_is_passed_on() {
+        for uri in [
+            "/",
+            "/version",
+            "/api",
+            "/api/v1",
+            "/api/v1/",
+            "/api/v1/pods/",
+            "/api/v1//pods",
+            "/api/v1/../v1/pods",
+            "/api/v1/namespaces/shop/pods/web-0/log",
+            "/api/v1/namespaces/shop/status",
+            "/api/v1/watch/pods",
+            "/api/v1/namespaces/%2e%2e/pods",
+            "/api/v1/namespaces/shop/p%6fds",
+            "/api/v1/namespaces/a%2Fb/pods",
+            "/api/v1/pods?watch",
+            "/api/v1/pods?watch=yes",
+            "/api/v1/pods?watch=true&watch=false",
+            "/api/v1/pods?Watch=true",
+            "/api/v1/pods?w%61tch=maybe",
+            "/api/v1/namespaces/shop/pods/web-0?watch=true",
+        ] {
+            assert_eq!(parse(uri), None, "{uri}");
+        }
+        let uri = "/api/v1/pods".parse().unwrap();
+        for method in [Method::HEAD, Method::POST, Method::DELETE] {
+            assert_eq!(ReadTarget::parse(&method, &uri), None, "{method}");
+        }
+    }
+}

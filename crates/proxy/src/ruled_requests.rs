@@ -1,0 +1,305 @@
+//! Requests for resources with rules that are not answered from memory: writes, and reads in a form
+//! that the mirror does not answer.
+//!
+//! What upstream answers is changed by the rules before the caller sees it. An update gets the stored
+//! values back in the places that the rules change. A request whose answer could not be changed is
+//! refused.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use dogwatch_apiserver::mirror::MirrorObject;
+use dogwatch_client::{Client, RequestBody, ResponseBody, boxed};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, USER_AGENT,
+};
+use http::request::Parts;
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+use crate::active_rules::ActiveRules;
+use crate::answer::{self, Answer};
+use crate::cached_reads::CollectionName;
+use crate::caller::Caller;
+use crate::forward::{Forwarder, Peer};
+use crate::object_path::ObjectPath;
+use crate::read_target::ReadTarget;
+use crate::reviews::Reviews;
+use crate::rules::{RefusedWrite, Rule, hides, refuses_writes, restored, seen};
+
+/// The maximum size of a request: `MaxRequestBodyBytes` in k8s.io/apiserver v0.36.4 pkg/server/config.go.
+const MAX_REQUEST: usize = 3 * 1024 * 1024;
+
+/// The maximum size of a response, which is a list after the deletion of a collection.
+const MAX_RESPONSE: usize = 64 * 1024 * 1024;
+
+/// Subresources whose requests and responses are the whole object.
+const WHOLE: [&str; 5] = ["status", "finalize", "approval", "resize", "ephemeralcontainers"];
+
+/// Subresources that never show the object.
+const APART: [&str; 9] =
+    ["attach", "binding", "eviction", "exec", "log", "portforward", "proxy", "scale", "token"];
+
+/// Requests for resources with rules.
+pub(crate) struct RuledRequests {
+    client: Client,
+    reviews: Arc<Reviews>,
+    rules: Arc<ActiveRules>,
+    cached: HashSet<CollectionName>,
+}
+
+/// A request whose answer is changed.
+struct Ruled {
+    target: ReadTarget,
+    rules: Vec<Arc<Rule>>,
+}
+
+impl RuledRequests {
+    /// Creates it with the proxy's own client, which reads stored objects.
+    pub(crate) fn new(
+        client: Client,
+        reviews: Arc<Reviews>,
+        rules: Arc<ActiveRules>,
+        cached: HashSet<CollectionName>,
+    ) -> Self {
+        Self { client, reviews, rules, cached }
+    }
+
+    /// Passes a request on, by the rules for its resource if there are any.
+    pub(crate) async fn forward(
+        &self,
+        request: Request<Incoming>,
+        peer: &Peer,
+        forwarder: &Forwarder,
+    ) -> Answer {
+        let (mut parts, body) = request.into_parts();
+        let ruled = match self.ruled(&parts, peer).await {
+            Ok(Some(ruled)) => ruled,
+            Ok(None) => return forwarder.forward(Request::from_parts(parts, body), peer).await,
+            Err(refused) => return refused,
+        };
+        let stored = match self.stored(&ruled, &parts).await {
+            Ok(stored) => stored,
+            Err(answer) => return answer,
+        };
+        if let Some(stored) = &stored
+            && let Err(refused) = ruled.check(&parts.method, stored)
+        {
+            return refused;
+        }
+        // Only this form is changed below.
+        parts.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        parts.headers.remove(ACCEPT_ENCODING);
+        let sent = match stored {
+            Some(stored) if parts.method == Method::PUT => {
+                match ruled.restore(&mut parts, body, &stored).await {
+                    Ok(body) => Request::from_parts(parts, body),
+                    Err(refused) => return refused,
+                }
+            }
+            _ => Request::from_parts(parts, boxed(body)),
+        };
+        ruled.show(forwarder.forward(sent, peer).await).await
+    }
+
+    /// Returns the rules for a request; `None` if there are none. The error is the answer to a request
+    /// that cannot be carried out by the rules.
+    async fn ruled(&self, parts: &Parts, peer: &Peer) -> Result<Option<Ruled>, Answer> {
+        let Some(path) = ObjectPath::parse(parts.uri.path()) else { return Ok(None) };
+        let rules = self.rules.current().of(&path.group, &path.resource);
+        if rules.is_empty() || path.subresource.as_deref().is_some_and(|it| APART.contains(&it)) {
+            return Ok(None);
+        }
+        let Some(target) = self.target(parts) else { return Err(in_other_form(&path.resource)) };
+        let Some(caller) = Caller::of(&parts.headers, peer.user.as_ref()) else {
+            return Err(answer::unnamed(&parts.headers));
+        };
+        let user = match caller.user(&self.reviews).await {
+            Ok(Some((user, _))) => user,
+            Ok(None) => return Err(answer::error(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")),
+            Err(error) => {
+                tracing::warn!(%error, "a request for a resource with rules is refused");
+                return Err(answer::unavailable("the proxy cannot ask the API server who the caller is", 1));
+            }
+        };
+        let agent = parts.headers.get(USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
+        let rules: Vec<_> = rules.into_iter().filter(|it| it.callers.contain(&user.name, agent)).collect();
+        Ok((!rules.is_empty()).then_some(Ruled { target, rules }))
+    }
+
+    /// Returns the object or collection, if the request is in a form whose answer can be changed.
+    fn target(&self, parts: &Parts) -> Option<ReadTarget> {
+        let path = parts.uri.path();
+        let split = path.rsplit_once('/').filter(|(_, last)| WHOLE.contains(last));
+        let of_object = split.and_then(|(path, _)| ReadTarget::of_path(path)).filter(|it| it.name.is_some());
+        let is_subresource = of_object.is_some();
+        let target = of_object.or_else(|| ReadTarget::of_path(path))?;
+        let name = (target.group.clone(), target.version.clone(), target.resource.clone());
+        // Rules name places of the version that is cached, and other versions have others.
+        if !self.cached.contains(&name) {
+            return None;
+        }
+        let query = parts.uri.query().unwrap_or_default();
+        let mut keys = form_urlencoded::parse(query.as_bytes()).map(|(key, _)| key);
+        let is_read = match parts.method {
+            Method::GET => is_subresource && !keys.any(|it| it.eq_ignore_ascii_case("watch")),
+            Method::POST | Method::PUT | Method::PATCH | Method::DELETE => true,
+            _ => false,
+        };
+        is_read.then_some(target)
+    }
+
+    /// Reads the stored object that a request is about; `None` if there is none.
+    async fn stored(&self, ruled: &Ruled, parts: &Parts) -> Result<Option<Value>, Answer> {
+        if ruled.target.name.is_none() || parts.method == Method::GET {
+            return Ok(None);
+        }
+        match self.client.get().path(&[&ruled.target.path()]).send::<Value>().await {
+            Ok(stored) => Ok(Some(stored)),
+            // Upstream answers that, or creates the object.
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => {
+                tracing::warn!(%error, "the stored object of a write cannot be read");
+                Err(answer::unavailable("the proxy cannot read the stored object", 1))
+            }
+        }
+    }
+}
+
+impl Ruled {
+    /// Refuses a write of an object that is hidden from the caller, or by its rule.
+    fn check(&self, method: &Method, stored: &Value) -> Result<(), Answer> {
+        if hides(&self.rules, stored) {
+            return Err(self.not_found());
+        }
+        match refuses_writes(&self.rules, stored).filter(|_| method != Method::DELETE) {
+            Some(rule) => Err(refused(&RefusedWrite::ByRule(rule))),
+            None => Ok(()),
+        }
+    }
+
+    fn not_found(&self) -> Answer {
+        let ReadTarget { group, resource, name, .. } = &self.target;
+        let of = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
+        let message = format!("{of} {:?} not found", name.as_deref().unwrap_or_default());
+        answer::error(StatusCode::NOT_FOUND, "NotFound", &message)
+    }
+
+    /// Returns the body with the stored values in the places that the rules change.
+    async fn restore(
+        &self,
+        parts: &mut Parts,
+        body: Incoming,
+        stored: &Value,
+    ) -> Result<ResponseBody, Answer> {
+        let media = parts.headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or("application/json");
+        let media = media.split(';').next().unwrap_or_default().trim().to_owned();
+        let is_coded = parts.headers.contains_key(CONTENT_ENCODING);
+        let bytes = collected(boxed(body), MAX_REQUEST).await.ok_or_else(|| {
+            let message = "the object is too large, or broke off";
+            answer::error(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+        })?;
+        let written = match media.as_str() {
+            "application/json" if !is_coded => MirrorObject::json(bytes.clone()),
+            "application/vnd.kubernetes.protobuf" if !is_coded => MirrorObject::protobuf(bytes.clone()),
+            _ => {
+                let message = "the proxy has rules for this resource, and reads its updates in JSON and protobuf only";
+                return Err(answer::error(
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                    "UnsupportedMediaType",
+                    message,
+                ));
+            }
+        };
+        // Upstream answers what is not an object.
+        let Ok(written) = written.to_value() else { return Ok(boxed(RequestBody::new(bytes))) };
+        let merged = Bytes::from(merged(&self.rules, written, stored)?.to_string());
+        parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        parts.headers.insert(CONTENT_LENGTH, merged.len().into());
+        Ok(boxed(RequestBody::new(merged)))
+    }
+
+    /// Returns upstream's answer as the caller may see it.
+    async fn show(&self, answer: Answer) -> Answer {
+        if !answer.status().is_success() {
+            return answer;
+        }
+        let (mut parts, body) = answer.into_parts();
+        let Some(bytes) = collected(body, MAX_RESPONSE).await else {
+            let message = "the API server has carried out the request, and its answer is too large or broke off";
+            return answer::error(StatusCode::BAD_GATEWAY, "", message);
+        };
+        let is_plain = !parts.headers.contains_key(CONTENT_ENCODING);
+        let value = serde_json::from_slice::<Value>(&bytes).ok().filter(|_| is_plain);
+        let Some(shown) = value.map(|it| self.shown(it)) else {
+            let message = "the API server has carried out the request, and its answer is not in JSON, so that the \
+                           proxy's rules do not apply to it";
+            return answer::error(StatusCode::BAD_GATEWAY, "", message);
+        };
+        let shown = Bytes::from(shown.to_string());
+        parts.headers.insert(CONTENT_LENGTH, shown.len().into());
+        Answer::from_parts(parts, boxed(RequestBody::new(shown)))
+    }
+
+    fn shown(&self, mut answer: Value) -> Value {
+        if answer["kind"] == "Status" && answer["apiVersion"] == "v1" {
+            return answer;
+        }
+        if let Some(items) = answer.get_mut("items").and_then(Value::as_array_mut) {
+            *items = items.drain(..).filter_map(|it| seen(&self.rules, &it)).collect();
+            return answer;
+        }
+        seen(&self.rules, &answer).unwrap_or_else(|| {
+            json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 200,
+                "message": "the object is stored, and hidden by a rule of the proxy",
+                "details": { "kind": self.target.resource, "name": answer["metadata"]["name"] },
+            })
+        })
+    }
+}
+
+/// Reads a whole body; `None` if it is larger than the limit or breaks off.
+async fn collected(mut body: ResponseBody, limit: usize) -> Option<Bytes> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame.ok()?.into_data() {
+            if bytes.len() + data.len() > limit {
+                return None;
+            }
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Some(bytes.freeze())
+}
+
+/// Returns the object to store.
+fn merged(rules: &[Arc<Rule>], mut written: Value, stored: &Value) -> Result<Value, Answer> {
+    let version = &stored["metadata"]["resourceVersion"];
+    match &written["metadata"]["resourceVersion"] {
+        // Another version is a conflict, which upstream answers.
+        Value::String(given) if !given.is_empty() && given != version => return Ok(written),
+        // The values that are put back are those of this version.
+        _ if written["metadata"].is_object() => written["metadata"]["resourceVersion"] = version.clone(),
+        _ => return Ok(written),
+    }
+    restored(rules, written, stored).map_err(|it| refused(&it))
+}
+
+fn refused(reason: &RefusedWrite) -> Answer {
+    let (code, name) = match reason {
+        RefusedWrite::Mixed { .. } => (StatusCode::CONFLICT, "Conflict"),
+        _ => (StatusCode::FORBIDDEN, "Forbidden"),
+    };
+    answer::error(code, name, &reason.to_string())
+}
+
+fn in_other_form(resource: &str) -> Answer {
+    let message = format!(
+        "the proxy has rules for {resource}, and answers only plain requests for it in the version that it caches"
+    );
+    answer::error(StatusCode::FORBIDDEN, "Forbidden", &message)
+}

@@ -1,0 +1,231 @@
+//! The file of rules: YAML, in which every field is known and every value is checked. An error names
+//! its line.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dogwatch_apimachinery::patch::PatchKind;
+use dogwatch_core::LabelSelector;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_saphyr::Spanned;
+
+use super::pointer::Pointer;
+use super::rule::{Callers, Change, Objects, OnWrite, Rule, patch};
+
+/// The maximum size of the file.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// The maximum number of rules.
+const MAX_RULES: usize = 1_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleFile {
+    #[serde(default)]
+    rules: Vec<Spanned<RuleEntry>>,
+    #[serde(default)]
+    stale: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RuleEntry {
+    name: Option<String>,
+    r#match: MatchEntry,
+    #[serde(default)]
+    hide: bool,
+    patch: Option<PatchEntry>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    redact: Vec<String>,
+    #[serde(default)]
+    rename_hosts: BTreeMap<String, String>,
+    keep_zone: Option<String>,
+    on_write: Option<OnWriteEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct MatchEntry {
+    resource: String,
+    namespace: Option<String>,
+    #[serde(default)]
+    namespaces: Vec<String>,
+    labels: Option<String>,
+    user: Option<String>,
+    user_agent: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PatchEntry {
+    r#type: PatchType,
+    value: Value,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum PatchType {
+    Merge,
+    Json,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OnWriteEntry {
+    Restore,
+    Refuse,
+}
+
+/// The content of a file.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) rules: Vec<Rule>,
+    /// The resources that are answered during an outage.
+    pub(crate) stale: Vec<String>,
+}
+
+/// Parses the text of a file. The error begins with the line.
+pub(crate) fn parse(text: &str) -> Result<Parsed, String> {
+    if text.len() > MAX_BYTES {
+        return Err(format!("the rules are larger than {MAX_BYTES} bytes"));
+    }
+    let file: RuleFile = serde_saphyr::from_str(text).map_err(|error| {
+        let line = error.location().map(|it| format!("line {}: ", it.line())).unwrap_or_default();
+        format!("{line}{}", error.without_snippet())
+    })?;
+    if file.rules.len() > MAX_RULES {
+        return Err(format!("there are more than {MAX_RULES} rules"));
+    }
+    let rules = file.rules.into_iter().enumerate().map(|(at, entry)| {
+        let line = entry.referenced.line();
+        rule(at + 1, entry.value).map_err(|reason| format!("line {line}: {reason}"))
+    });
+    Ok(Parsed { rules: rules.collect::<Result<_, _>>()?, stale: file.stale })
+}
+
+fn rule(number: usize, entry: RuleEntry) -> Result<Rule, String> {
+    let RuleEntry {
+        name,
+        r#match: matched,
+        hide,
+        patch: patched,
+        annotations,
+        redact,
+        rename_hosts,
+        keep_zone,
+        on_write,
+    } = entry;
+    if matched.resource.trim().is_empty() {
+        return Err("a rule needs the resource that it is for".to_owned());
+    }
+    let mut changes = Vec::new();
+    if let Some(entry) = patched {
+        let kind = match entry.r#type {
+            PatchType::Merge => PatchKind::Merge,
+            PatchType::Json => PatchKind::Json,
+        };
+        changes.push(patch(kind, &entry.value)?);
+    }
+    if !annotations.is_empty() {
+        changes.push(Change::Annotate(annotations));
+    }
+    if !rename_hosts.is_empty() {
+        changes.push(Change::RenameHosts(rename_hosts));
+    }
+    if let Some(zone) = keep_zone {
+        changes.push(Change::KeepZone(zone));
+    }
+    if !redact.is_empty() {
+        let places: Result<Vec<Pointer>, String> = redact.iter().map(|it| Pointer::parse(it)).collect();
+        let places = places?;
+        if let Some(place) = places.iter().find(|it| it.is_identity()) {
+            return Err(format!("a rule cannot redact {place}, which identifies the object"));
+        }
+        changes.push(Change::Redact(places));
+    }
+    if hide {
+        changes = vec![Change::Hide];
+    }
+    if changes.is_empty() {
+        return Err(
+            "the rule changes nothing: it needs hide, patch, annotations, redact, renameHosts or keepZone"
+                .to_owned(),
+        );
+    }
+    let labels: LabelSelector = match &matched.labels {
+        Some(text) => text.parse().map_err(|error| format!("{error}"))?,
+        None => LabelSelector::default(),
+    };
+    let namespaces: BTreeSet<String> = matched.namespaces.into_iter().chain(matched.namespace).collect();
+    let name = name.unwrap_or_else(|| format!("rule {number}"));
+    Ok(Rule {
+        name,
+        resource: matched.resource,
+        objects: Objects { namespaces, labels },
+        callers: Callers { user: matched.user, user_agent: matched.user_agent },
+        changes,
+        on_write: match on_write {
+            Some(OnWriteEntry::Refuse) => OnWrite::Refuse,
+            Some(OnWriteEntry::Restore) | None => OnWrite::Restore,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_a_rule_is_read() {
+        let rules = parse(
+            "rules:\n\
+             - name: mark\n  match: {resource: services, namespaces: [a, b], labels: 'rewrite=yes', user: jane, userAgent: nginx/}\n  \
+             patch: {type: merge, value: {metadata: {annotations: {seen: 'yes'}}}}\n  annotations: {a: b}\n  \
+             redact: [/spec/clusterIP]\n  renameHosts: {old.test: new.test}\n  keepZone: eu-1\n  onWrite: refuse\n\
+             - match: {resource: secrets}\n  hide: true\n",
+        );
+        let rules = rules.unwrap().rules;
+        assert_eq!((rules[0].name.as_str(), rules[1].name.as_str()), ("mark", "rule 2"));
+        assert_eq!((rules[0].changes.len(), rules[1].changes.len()), (5, 1));
+        assert_eq!((rules[0].on_write, rules[1].on_write), (OnWrite::Refuse, OnWrite::Restore));
+        assert!(
+            rules[0].callers.contain("jane", "nginx/1.2") && !rules[0].callers.contain("joe", "nginx/1.2")
+        );
+        assert!(!rules[0].callers.contain("jane", "curl/8"));
+    }
+
+    #[test]
+    fn an_error_names_its_line_and_the_reason() {
+        for (text, line, reason) in [
+            ("rules:\n- match: {resource: pods}\n  hidden: true\n", "line 3", "hidden"),
+            ("rules:\n- match: {resource: pods}\n  cel: 'true'\n", "line 3", "cel"),
+            (
+                "rules:\n- match: {resource: pods}\n  hide: true\n- match: {resource: pods}\n",
+                "line 4",
+                "changes nothing",
+            ),
+            ("rules:\n- match: {resource: pods, labels: 'a in ('}\n  hide: true\n", "line 2", "a in ("),
+            ("rules:\n- match: {resource: pods}\n  redact: [spec]\n", "line 2", "does not begin with"),
+            ("rules:\n- match: {resource: pods}\n  redact: [/metadata/name]\n", "line 2", "identifies"),
+            (
+                "rules:\n- match: {resource: pods}\n  patch: {type: json, value: [{op: add, path: /metadata/uid, value: x}]}\n",
+                "line 2",
+                "identifies",
+            ),
+            ("rules:\n- match: {resource: pods}\n  patch: {type: merge, value: []}\n", "line 2", "an object"),
+            (
+                "rules:\n- match: {resource: pods}\n  patch: {type: strategic, value: {}}\n",
+                "line 3",
+                "strategic",
+            ),
+            ("rules: [\n", "line", ""),
+            ("rule: []\n", "line 1", "rule"),
+            ("stale: pods\n", "line 1", ""),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(line) && error.contains(reason), "{text}: {error}");
+        }
+    }
+}

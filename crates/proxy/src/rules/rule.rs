@@ -1,0 +1,222 @@
+//! One rule: the objects and callers that it is for, and what it changes. A pure function from a
+//! stored object to the one that a caller sees.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dogwatch_apimachinery::patch::{Patch, PatchKind};
+use dogwatch_apimachinery::schema::{NoDefinitions, Schema};
+use dogwatch_core::{LabelSelector, Labels};
+use serde_json::Value;
+
+use super::pointer::Pointer;
+
+/// The places of host names: Ingresses, routes of the Gateway API, Services.
+const HOSTS: [&str; 4] =
+    ["/spec/rules/*/host", "/spec/tls/*/hosts/*", "/spec/hostnames/*", "/spec/externalName"];
+
+/// The annotation of `kubectl apply` with the whole object as it was applied: `LastAppliedConfigAnnotation`
+/// in k8s.io/api v0.36.4 core/v1/annotation_key_constants.go. It repeats what a rule redacts.
+const LAST_APPLIED: [&str; 3] = ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    /// The name for messages.
+    pub(crate) name: String,
+    /// The resource, as it was given.
+    pub(crate) resource: String,
+    pub(crate) objects: Objects,
+    pub(crate) callers: Callers,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) on_write: OnWrite,
+}
+
+/// The objects that a rule is for, by their stored state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects {
+    /// Empty for all namespaces.
+    pub(crate) namespaces: BTreeSet<String>,
+    pub(crate) labels: LabelSelector,
+}
+
+/// The callers that a rule is for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Callers {
+    pub(crate) user: Option<String>,
+    /// A prefix of the `User-Agent` header.
+    pub(crate) user_agent: Option<String>,
+}
+
+/// One change of an object.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// Removes the object from the view.
+    Hide,
+    /// Applies a patch, and the places that it touches.
+    Patch(Patch, Vec<Pointer>),
+    /// Sets annotations.
+    Annotate(BTreeMap<String, String>),
+    /// Removes the values at these places, and the annotation that repeats them.
+    Redact(Vec<Pointer>),
+    /// Replaces host names.
+    RenameHosts(BTreeMap<String, String>),
+    /// Keeps the endpoints of a zone, and those without one; all of them if none would be left.
+    KeepZone(String),
+}
+
+/// The treatment of a write of an object that the rule has changed for its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnWrite {
+    /// The stored values are put back before the object goes upstream.
+    Restore,
+    /// The write is refused.
+    Refuse,
+}
+
+impl Rule {
+    /// Returns true if the rule is for a resource: its name alone, or with its group.
+    pub(crate) fn is_of(&self, group: &str, resource: &str) -> bool {
+        names(&self.resource, group, resource)
+    }
+}
+
+/// Returns true if a word of the file names a resource: by its plural, with its group or without.
+pub(crate) fn names(word: &str, group: &str, resource: &str) -> bool {
+    match word.split_once('.') {
+        None => word == resource,
+        Some((name, of)) => name == resource && of == group,
+    }
+}
+
+impl Objects {
+    /// Returns true if the rule is for an object in this state.
+    pub(crate) fn contain(&self, object: &Value) -> bool {
+        let metadata = &object["metadata"];
+        let namespace = metadata["namespace"].as_str().unwrap_or_default();
+        if !self.namespaces.is_empty() && !self.namespaces.contains(namespace) {
+            return false;
+        }
+        let pairs = metadata["labels"].as_object().into_iter().flatten();
+        let labels: BTreeMap<String, String> =
+            pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+        self.labels.matches(Labels::from(&labels))
+    }
+}
+
+impl Callers {
+    /// Returns true if the rule is for this caller.
+    pub(crate) fn contain(&self, user: &str, user_agent: &str) -> bool {
+        self.user.as_ref().is_none_or(|it| it == user)
+            && self.user_agent.as_ref().is_none_or(|it| user_agent.starts_with(it.as_str()))
+    }
+}
+
+impl Change {
+    /// Applies the change; `None` hides the object.
+    pub(crate) fn apply(&self, mut object: Value) -> Option<Value> {
+        match self {
+            Self::Hide => return None,
+            Self::Patch(patch, _) => {
+                // A patch that does not apply to this object, for example because of its `test`, leaves
+                // it as it is.
+                if let Ok(patched) = patch.apply(&object, &Schema::Any, &NoDefinitions) {
+                    object = patched;
+                }
+            }
+            Self::Annotate(annotations) => {
+                if let Value::Object(metadata) = &mut object["metadata"] {
+                    let current = metadata.entry("annotations").or_insert(Value::Null);
+                    if !current.is_object() {
+                        *current = Value::Object(serde_json::Map::new());
+                    }
+                    for (key, value) in annotations {
+                        current[key] = value.as_str().into();
+                    }
+                }
+            }
+            Self::Redact(places) => {
+                for place in places.iter().chain([&Pointer::of(&LAST_APPLIED)]) {
+                    place.change(&mut object, &|_| None);
+                }
+            }
+            Self::RenameHosts(names) => {
+                let renamed = |host: &Value| {
+                    let new = host.as_str().and_then(|it| names.get(it));
+                    Some(new.map_or_else(|| host.clone(), |it| it.as_str().into()))
+                };
+                for place in hosts() {
+                    place.change(&mut object, &renamed);
+                }
+            }
+            Self::KeepZone(zone) => keep_zone(&mut object, zone),
+        }
+        Some(object)
+    }
+
+    /// Returns the places that the change may touch. A hidden object has none.
+    pub(crate) fn touches(&self) -> Vec<Pointer> {
+        match self {
+            Self::Hide => Vec::new(),
+            Self::Patch(_, places) => places.clone(),
+            Self::Redact(places) => places.iter().cloned().chain([Pointer::of(&LAST_APPLIED)]).collect(),
+            Self::Annotate(annotations) => {
+                let all = Pointer::of(&["metadata", "annotations"]);
+                annotations.keys().map(|it| all.member(it)).collect()
+            }
+            Self::RenameHosts(_) => hosts().collect(),
+            Self::KeepZone(_) => vec![Pointer::of(&["endpoints"])],
+        }
+    }
+}
+
+/// Decodes a patch of a rule; the error says what is wrong with it.
+pub(crate) fn patch(kind: PatchKind, value: &Value) -> Result<Change, String> {
+    let body = serde_json::to_vec(value).map_err(|error| error.to_string())?;
+    let patch = Patch::decode(kind, &body, false).map_err(|error| error.to_string())?;
+    let mut places = Vec::new();
+    match (kind, value) {
+        (PatchKind::Json, Value::Array(operations)) => {
+            for operation in operations {
+                for key in ["path", "from"] {
+                    let moved = key == "path" || operation["op"] == "move";
+                    if let Some(path) = operation[key].as_str().filter(|_| moved && operation["op"] != "test")
+                    {
+                        places.push(Pointer::parse(path)?);
+                    }
+                }
+            }
+        }
+        (PatchKind::Merge, Value::Object(_)) => leaves(value, &Pointer::of(&[]), &mut places),
+        (PatchKind::Merge, _) => return Err("a merge patch is an object".to_owned()),
+        _ => return Err("a JSON patch is a list of operations".to_owned()),
+    }
+    match places.iter().find(|it| it.is_identity()) {
+        Some(place) => Err(format!("a rule cannot change {place}, which identifies the object")),
+        None => Ok(Change::Patch(patch, places)),
+    }
+}
+
+/// Collects the places that a merge patch sets or removes.
+fn leaves(value: &Value, at: &Pointer, places: &mut Vec<Pointer>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (key, value) in fields {
+                leaves(value, &at.member(key), places);
+            }
+        }
+        _ => places.push(at.clone()),
+    }
+}
+
+fn hosts() -> impl Iterator<Item = Pointer> {
+    HOSTS.iter().map(|it| Pointer::parse(it).expect("the places of hosts are pointers"))
+}
+
+fn keep_zone(object: &mut Value, zone: &str) {
+    let Some(endpoints) = object["endpoints"].as_array() else { return };
+    let is_near = |it: &&Value| it["zone"].as_str().is_none_or(|it| it == zone);
+    let near: Vec<Value> = endpoints.iter().filter(is_near).cloned().collect();
+    if !near.is_empty() {
+        object["endpoints"] = near.into();
+    }
+}

@@ -1,0 +1,250 @@
+//! Rules that change what callers see: the same view in every read, and nothing of it is stored.
+
+use std::path::PathBuf;
+
+use dogwatch_apiserver::ApiServer;
+use dogwatch_client::api::Patch;
+use dogwatch_client::{Api, Client};
+use dogwatch_core::{
+    DeleteParams, LabelSelector, ListParams, PatchParams, WatchParams, WriteParams,
+};
+use dogwatch_proxy::{Proxy, ProxyOptions};
+use dogwatch_wire::WatchEvent;
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+
+use crate::support::{caller, config, map, maps, proxy_of, warm, within};
+
+/// A server, a proxy with rules for config maps, and the file of the rules.
+struct Ruled {
+    server: ApiServer,
+    proxy: Proxy,
+    file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Ruled {
+    async fn start(rules: &str) -> Self {
+        let server = ApiServer::builder().tls(true).token("admin").start().await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rules.yaml");
+        std::fs::write(&file, rules).unwrap();
+        let mut options = ProxyOptions::default();
+        options.resources = vec!["configmaps".to_owned()];
+        options.rules = Some(file.clone());
+        let proxy = proxy_of(&server, options).await;
+        warm(&server, &proxy).await;
+        Self { server, proxy, file, _folder: folder }
+    }
+
+    /// The maps as they are stored.
+    fn stored(&self) -> Api<ConfigMap> {
+        maps(Client::new(config(&self.server.kubeconfig())).unwrap())
+    }
+
+    /// The maps as callers of the proxy see them.
+    fn seen(&self) -> Api<ConfigMap> {
+        maps(caller(&self.proxy, "admin"))
+    }
+
+    async fn create(&self, name: &str, labels: &[(&str, &str)]) -> ConfigMap {
+        let mut map = map(name, "1");
+        let pairs = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        map.metadata.labels = Some(pairs.collect());
+        self.stored().create(&WriteParams::default(), &map).await.unwrap()
+    }
+}
+
+const MARK: &str = "\
+rules:
+- name: mark
+  match: {resource: configmaps, labels: 'rewrite=yes'}
+  patch: {type: merge, value: {metadata: {annotations: {seen: through-the-proxy}}}}
+- name: hide
+  match: {resource: configmaps, labels: 'hidden'}
+  hide: true
+";
+
+fn seen_annotation(map: &ConfigMap) -> Option<&str> {
+    map.metadata.annotations.as_ref()?.get("seen").map(String::as_str)
+}
+
+#[tokio::test]
+async fn get_list_and_watch_have_the_same_view_and_the_stored_object_is_untouched() {
+    let ruled = Ruled::start(MARK).await;
+    ruled.create("marked", &[("rewrite", "yes")]).await;
+    ruled.create("secret", &[("hidden", "yes")]).await;
+    let seen = ruled.seen();
+    let got = seen.get("marked").await.unwrap();
+    assert_eq!(seen_annotation(&got), Some("through-the-proxy"));
+    assert!(seen.get("secret").await.unwrap_err().is_not_found());
+    let listed = seen.list(&ListParams::default()).await.unwrap();
+    let names: Vec<_> = listed.items.iter().map(|it| it.metadata.name.as_deref().unwrap()).collect();
+    assert_eq!(names, ["marked"]);
+    assert_eq!(seen_annotation(&listed.items[0]), Some("through-the-proxy"));
+
+    let mut watch = seen.watch(&WatchParams::after(listed.metadata.version)).await.unwrap();
+    let label = async |name: &str, labels: Value| {
+        let patch = json!({ "metadata": { "labels": labels } });
+        let stored = ruled.stored();
+        stored.patch(name, &PatchParams::default(), Patch::Merge(&patch)).await.unwrap();
+    };
+    label("secret", json!({ "hidden": null })).await;
+    label("marked", json!({ "hidden": "yes" })).await;
+    let mut next = async || within("an event", watch.next()).await.unwrap().unwrap();
+    let WatchEvent::Added(appeared) = next().await else { panic!("an object that appears is added") };
+    assert_eq!(appeared.metadata.name.as_deref(), Some("secret"));
+    let WatchEvent::Deleted(gone) = next().await else { panic!("an object that is hidden is deleted") };
+    assert_eq!((gone.metadata.name.as_deref(), seen_annotation(&gone)), (Some("marked"), Some("through-the-proxy")));
+
+    assert_eq!(seen_annotation(&ruled.stored().get("marked").await.unwrap()), None);
+}
+
+#[tokio::test]
+async fn selectors_select_from_what_is_seen() {
+    let ruled = Ruled::start(
+        "rules:\n- match: {resource: configmaps, labels: 'tier=web'}\n  patch: {type: merge, value: {metadata: {labels: {tier: edge}}}}\n",
+    )
+    .await;
+    ruled.create("a", &[("tier", "web")]).await;
+    let count = async |selector: &str| {
+        let labels: LabelSelector = selector.parse().unwrap();
+        let params = ListParams::default().labels(labels);
+        ruled.seen().list(&params).await.unwrap().items.len()
+    };
+    assert_eq!((count("tier=edge").await, count("tier=web").await), (1, 0));
+}
+
+#[tokio::test]
+async fn a_write_keeps_the_callers_changes_and_stores_nothing_of_the_rules() {
+    let ruled = Ruled::start(MARK).await;
+    ruled.create("marked", &[("rewrite", "yes")]).await;
+    let seen = ruled.seen();
+    let mut map = seen.get("marked").await.unwrap();
+    map.data = Some([("value".to_owned(), "2".to_owned())].into());
+    let answer = seen.replace("marked", &WriteParams::default(), &map).await.unwrap();
+    assert_eq!(seen_annotation(&answer), Some("through-the-proxy"), "the answer is what the caller sees");
+    let patch = json!({ "metadata": { "annotations": { "own": "yes" } } });
+    let answer = seen.patch("marked", &PatchParams::default(), Patch::Merge(&patch)).await.unwrap();
+    assert_eq!(seen_annotation(&answer), Some("through-the-proxy"));
+
+    let stored = ruled.stored().get("marked").await.unwrap();
+    assert_eq!(stored.data.as_ref().unwrap()["value"], "2");
+    assert_eq!(stored.metadata.annotations, Some([("own".to_owned(), "yes".to_owned())].into()));
+    let stale = seen.replace("marked", &WriteParams::default(), &map).await.unwrap_err();
+    assert!(stale.is_conflict(), "{stale}");
+}
+
+#[tokio::test]
+async fn a_rule_may_refuse_writes_and_a_hidden_object_does_not_exist() {
+    let ruled = Ruled::start(
+        "rules:\n\
+         - {name: frozen, match: {resource: configmaps, labels: frozen}, annotations: {a: b}, onWrite: refuse}\n\
+         - {match: {resource: configmaps, labels: hidden}, hide: true}\n",
+    )
+    .await;
+    ruled.create("frozen", &[("frozen", "yes")]).await;
+    ruled.create("secret", &[("hidden", "yes")]).await;
+    let seen = ruled.seen();
+    let map = seen.get("frozen").await.unwrap();
+    let refused = seen.replace("frozen", &WriteParams::default(), &map).await.unwrap_err();
+    assert!(refused.is_forbidden() && refused.to_string().contains("frozen"), "{refused}");
+    let patch = json!({ "data": { "value": "2" } });
+    let patched = seen.patch("frozen", &PatchParams::default(), Patch::Merge(&patch)).await.unwrap_err();
+    assert!(patched.is_forbidden(), "{patched}");
+
+    let hidden = seen.patch("secret", &PatchParams::default(), Patch::Merge(&patch)).await.unwrap_err();
+    assert!(hidden.is_not_found(), "{hidden}");
+    assert!(seen.delete("secret", &DeleteParams::default()).await.unwrap_err().is_not_found());
+    assert_eq!(ruled.stored().get("secret").await.unwrap().data.unwrap()["value"], "1");
+}
+
+#[tokio::test]
+async fn no_form_of_a_read_shows_what_is_redacted() {
+    let ruled = Ruled::start(
+        "rules:\n- match: {resource: configmaps}\n  redact: [/data/password]\n- match: {resource: configmaps, labels: hidden}\n  hide: true\n",
+    )
+    .await;
+    let mut map = map("a", "1");
+    map.data.as_mut().unwrap().insert("password".to_owned(), "hunter2".to_owned());
+    let last = "kubectl.kubernetes.io/last-applied-configuration".to_owned();
+    map.metadata.annotations = Some([(last, "{\"data\":{\"password\":\"hunter2\"}}".to_owned())].into());
+    ruled.stored().create(&WriteParams::default(), &map).await.unwrap();
+    let client = caller(&ruled.proxy, "admin");
+    let collection = "/api/v1/namespaces/default/configmaps";
+    for uri in [
+        format!("{collection}/a"),
+        format!("{collection}?resourceVersion=0"),
+        format!("{collection}/a?resourceVersion=0"),
+        "/api/v1/configmaps".to_owned(),
+        format!("{collection}?fieldSelector=metadata.name%3Da"),
+        format!("{collection}?watch=true&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
+        format!("{collection}?watch=yes&timeoutSeconds=1"),
+        format!("{collection}/a?watch=true&timeoutSeconds=1"),
+        "/api/v1/watch/configmaps?timeoutSeconds=1".to_owned(),
+        "/api/v1/watch/namespaces/default/configmaps/a?timeoutSeconds=1".to_owned(),
+        "/api/v1/namespaces/default/%63onfigmaps/a".to_owned(),
+        format!("{collection}/a/status"),
+    ] {
+        for accept in ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/json;as=Table;g=meta.k8s.io;v=v1"] {
+            let request = client.request(http::Method::GET).uri(&uri).accept(accept).max_retries(0);
+            let bytes = within(&uri, request.bytes()).await.unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(!text.contains("hunter2"), "{uri} as {accept}: {text}");
+        }
+    }
+    // Answers to writes are reads too.
+    let patch = json!({ "data": { "value": "2" } });
+    let writes = [
+        client.patch("application/merge-patch+json").uri(&format!("{collection}/a")).json(&patch),
+        client.patch("application/merge-patch+json").uri(&format!("{collection}/a?dryRun=All")).json(&patch),
+        client.delete().uri(&format!("{collection}?dryRun=All")),
+        client.delete().uri(&format!("{collection}/a?dryRun=All")),
+    ];
+    for write in writes {
+        let bytes = write.max_retries(0).bytes().await.unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    assert_eq!(ruled.stored().get("a").await.unwrap().data.unwrap()["password"], "hunter2");
+}
+
+#[tokio::test]
+async fn callers_without_a_name_get_nothing_of_a_resource_with_rules() {
+    let ruled = Ruled::start(MARK).await;
+    let mut anonymous = config(&ruled.proxy.kubeconfig(&ruled.proxy.url()));
+    let refused = maps(Client::new(anonymous.clone()).unwrap()).list(&ListParams::default()).await.unwrap_err();
+    assert!(refused.is_unauthorized(), "{refused}");
+    anonymous.auth.token = Some("admin".into());
+    anonymous.impersonate.user = Some("jane".to_owned());
+    let refused = maps(Client::new(anonymous).unwrap()).list(&ListParams::default()).await.unwrap_err();
+    assert!(refused.is_forbidden() && refused.to_string().contains("without impersonation"), "{refused}");
+}
+
+#[tokio::test]
+async fn changed_rules_end_watches_and_an_invalid_file_changes_nothing() {
+    let ruled = Ruled::start(MARK).await;
+    ruled.create("marked", &[("rewrite", "yes")]).await;
+    let seen = ruled.seen();
+    let version = seen.list(&ListParams::default()).await.unwrap().metadata.version;
+    let mut watch = seen.watch(&WatchParams::after(version)).await.unwrap();
+    std::fs::write(&ruled.file, "rules: [\n").unwrap();
+    std::fs::write(&ruled.file, MARK.replace("through-the-proxy", "newer")).unwrap();
+    within("the end of the watch", async {
+        while let Some(event) = watch.next().await {
+            assert!(matches!(event, Ok(WatchEvent::Error(_)) | Err(_)), "{event:?}");
+        }
+    })
+    .await;
+    within("the new view", async {
+        let params = ListParams::default().at("0");
+        loop {
+            let listed = seen.list(&params).await;
+            if listed.is_ok_and(|it| it.items.iter().any(|it| seen_annotation(it) == Some("newer"))) {
+                return;
+            }
+        }
+    })
+    .await;
+}
