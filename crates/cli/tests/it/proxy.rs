@@ -22,6 +22,29 @@ async fn it_prints_its_address_writes_a_kubeconfig_and_passes_requests_on() {
     assert_eq!(version["minor"], "36");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn it_shows_objects_by_its_rules_and_names_the_line_of_an_invalid_one() {
+    let server = ApiServer::builder().token("admin").start().await.unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let (rules, clients) = (home.path().join("rules.yaml"), home.path().join("proxy.kubeconfig"));
+    let [rules_path, clients_path] = [&rules, &clients].map(|it| it.to_str().unwrap());
+    let flags = ["proxy", "--token", "admin", "--cache", "namespaces", "--rules", rules_path];
+    std::fs::write(&rules, "rules:\n- match: {resource: namespaces}\n  hid: true\n").unwrap();
+    let output = run(home.path(), &[&flags[..], &["--server", server.url()]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("rules.yaml: line 3"), "{}", text(&output.stderr));
+
+    std::fs::write(&rules, "rules:\n- match: {resource: namespaces}\n  annotations: {seen: here}\n").unwrap();
+    let mut command =
+        RunningCommand::start(&server, &[&flags[..], &["--kubeconfig-out", clients_path]].concat());
+    command.line().await;
+    let mut config = Config::from_kubeconfig(&clients, &Overrides::default()).unwrap();
+    config.auth.token = Some("admin".into());
+    let path = ["api", "v1", "namespaces", "default"];
+    let namespace: Value = Client::new(config).unwrap().get().path(&path).send().await.unwrap();
+    assert_eq!(namespace["metadata"]["annotations"]["seen"], "here");
+}
+
 #[test]
 fn it_does_not_serve_http_to_other_machines() {
     let home = tempfile::tempdir().unwrap();
