@@ -7,6 +7,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark reports to the terminal")]
 
 mod pods;
+mod server_pods;
 mod sample;
 mod wire;
 mod strings;
@@ -16,6 +17,7 @@ mod apiserver;
 mod informer;
 mod live_page;
 mod peers;
+mod proxy;
 mod grpc;
 
 use std::process::ExitCode;
@@ -78,6 +80,11 @@ const ALL: &[Bench] = &[
         name: "peers",
         about: "sync an informer of pods and follow it, compared with client-go, kube-rs and curl",
         run: peers::run,
+    },
+    Bench {
+        name: "proxy",
+        about: "watch pods with thousands of watchers, directly and through a proxy that caches them",
+        run: proxy::run,
     },
     Bench {
         name: "grpc",

@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use super::programs::Program;
 use super::report::{Report, Synced};
-use super::server_pods::NAMESPACE;
+use crate::server_pods::NAMESPACE;
 
 /// The time within which a contender has to print its next line. It is longer than any of them takes.
 const TIMEOUT: Duration = Duration::from_secs(300);

@@ -23,7 +23,6 @@ mod times;
 mod heap;
 mod own;
 mod curl;
-mod server_pods;
 mod programs;
 mod contender_process;
 
@@ -40,8 +39,8 @@ use self::curl::Curl;
 use self::names::{CURL_JSON, CURL_PROTOBUF};
 use self::programs::Program;
 use self::report::Report;
-use self::server_pods::{NAMESPACE, ServerPods};
 use self::table::Results;
+use crate::server_pods::{NAMESPACE, ServerPods};
 use testbed::runtime;
 use testbed::server::{OwnServer, Server};
 
@@ -128,6 +127,9 @@ async fn compare(options: Options) -> Result<()> {
 /// The time after the last change until every watch has received it.
 const LAST_CHANGE: Duration = Duration::from_millis(500);
 
+/// The time between two changes: 500 per second, which every contender can follow.
+const PACE: Duration = Duration::from_millis(2);
+
 /// The encodings in which curl reads.
 const MEDIA_TYPES: [(&str, &str); 2] =
     [(CURL_JSON, "application/json"), (CURL_PROTOBUF, "application/vnd.kubernetes.protobuf")];
@@ -153,7 +155,7 @@ impl Turns<'_> {
     /// Measures times and resident memory of a contender.
     async fn times(&mut self, program: &Program) -> Result<Report> {
         let mut contender = self.start(program, Purpose::Times { updates: self.updates }).await?;
-        self.pods.touch(self.updates).await?;
+        self.pods.touch(self.updates, PACE).await?;
         contender.report().await
     }
 
@@ -169,7 +171,7 @@ impl Turns<'_> {
             anyhow::Ok((curl.measure(media_type, count)?, curl.watch(media_type, &version)?))
         });
         let (mut report, watch) = started.await??;
-        self.pods.touch(self.updates).await?;
+        self.pods.touch(self.updates, PACE).await?;
         tokio::time::sleep(LAST_CHANGE).await;
         report.cpu_us_per_event = Some(watch.end(self.updates)?);
         Ok(report)

@@ -2,6 +2,7 @@
 //!
 //! It knows nothing about the programs. Measuring reads `/proc`, so it works on Linux only.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,6 +11,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// The ticks per second in `/proc`: `USER_HZ` is 100 on Linux.
 const TICKS: f64 = 100.0;
+
+/// The state of an established connection in `/proc/PID/net/tcp`: `TCP_ESTABLISHED`.
+const ESTABLISHED: &str = "01";
 
 /// A running program. Dropping it kills it.
 #[derive(Debug)]
@@ -71,6 +75,26 @@ impl Process {
         let kib = line.and_then(|it| it.trim().trim_end_matches(" kB").parse::<f64>().ok());
         kib.map(|it| it * 1024.0 / 1e6).with_context(|| format!("there is no VmRSS in {path}"))
     }
+
+    /// Returns the number of its TCP connections to a port, on any host.
+    pub fn connections_to(&self, port: u16) -> Result<usize> {
+        let process = format!("/proc/{}", self.child.id());
+        let mut sockets = HashSet::new();
+        let files = std::fs::read_dir(format!("{process}/fd"))
+            .with_context(|| format!("cannot list the files of {}", self.name))?;
+        for file in files {
+            // One that was closed in the meantime cannot be read.
+            let Ok(target) = std::fs::read_link(file?.path()) else { continue };
+            sockets.extend(inode(&target.to_string_lossy()));
+        }
+        let mut count = 0;
+        for table in ["tcp", "tcp6"] {
+            // Without IPv6, there is no `tcp6`.
+            let table = std::fs::read_to_string(format!("{process}/net/{table}")).unwrap_or_default();
+            count += connections(&table, port).filter(|it| sockets.contains(it)).count();
+        }
+        Ok(count)
+    }
 }
 
 impl Drop for Process {
@@ -89,8 +113,26 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }
 
+/// Parses the number of a socket from a link in `/proc/PID/fd`.
+fn inode(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Returns the sockets in a table of `/proc/PID/net/tcp` that are connected to this port.
+fn connections(table: &str, port: u16) -> impl Iterator<Item = u64> {
+    let established = move |line: &str| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let (_, remote) = fields.get(2)?.rsplit_once(':')?;
+        let is_wanted = u16::from_str_radix(remote, 16) == Ok(port) && fields.get(3) == Some(&ESTABLISHED);
+        fields.get(9).filter(|_| is_wanted)?.parse().ok()
+    };
+    table.lines().skip(1).filter_map(established)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -107,5 +149,24 @@ mod tests {
         let mut process = Process::start("sh", cat.args(["-c", "echo word; exit 3"]), folder.path()).unwrap();
         assert!(process.wait().unwrap_err().to_string().contains("word"));
         assert!(process.ensure_alive().unwrap_err().to_string().contains("word"));
+    }
+
+    #[test]
+    fn connections_are_those_that_are_established_to_the_port() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
+                     0: 0100007F:9C40 0100007F:192B 01 00000000:00000000 02:00000000 00000000     0        0 71 2 0 20\n   \
+                     1: 0100007F:192B 0100007F:9C40 01 00000000:00000000 02:00000000 00000000     0        0 72 2 0 20\n   \
+                     2: 0100007F:9C41 0100007F:192B 06 00000000:00000000 03:00000000 00000000     0        0 0 3 0\n";
+        assert_eq!(connections(table, 6443).collect::<Vec<_>>(), [71]);
+        assert_eq!(connections(table, 40_000).collect::<Vec<_>>(), [72]);
+        assert_eq!((inode("socket:[71]"), inode("/dev/null")), (Some(71), None));
+    }
+
+    #[test]
+    fn a_process_without_connections_has_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let process = Process::start("sleep", Command::new("sleep").arg("60"), folder.path()).unwrap();
+        assert_eq!(process.connections_to(port).unwrap(), 0);
     }
 }

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use dogwatch::Config;
+use dogwatch::config::Pem;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::{http1, http2};
@@ -16,6 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use secrecy::ExposeSecret;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -58,6 +61,26 @@ impl Connector {
         let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let tls = Arc::new(tls.with_root_certificates(roots).with_no_client_auth());
         Ok(Self { authority, bearer: format!("Bearer {token}"), tls })
+    }
+
+    /// Creates a connector for the server of a kubeconfig, with its bearer token.
+    ///
+    /// # Errors
+    /// If the server is not on https, or if the kubeconfig has no CA certificate or no token.
+    pub fn from_config(config: &Config) -> Result<Self> {
+        let server = &config.server;
+        ensure!(server.scheme() == "https", "{server} is not on https, and the connections need TLS");
+        let host = server.host_str().with_context(|| format!("there is no host in {server}"))?;
+        let port = server.port_or_known_default().unwrap_or(443);
+        let token = match (&config.auth.token_file, &config.auth.token) {
+            (Some(file), _) => std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read the token in {}", file.display()))?,
+            (None, Some(token)) => token.expose_secret().to_owned(),
+            (None, None) => {
+                bail!("the user of {server} has no bearer token: name one that has, in the kubeconfig")
+            }
+        };
+        Self::new(format!("{host}:{port}"), &ca_of(config)?, token.trim())
     }
 
     /// Opens an HTTP/1.1 connection.
@@ -131,6 +154,16 @@ impl Http2Connection {
         let request = self.connector.request(Method::GET, &target, Bytes::new())?;
         self.sender.ready().await?;
         Ok(self.sender.send_request(request).await?)
+    }
+}
+
+/// Returns the CA certificate of a server, as PEM.
+pub(crate) fn ca_of(config: &Config) -> Result<String> {
+    match &config.tls.ca {
+        Some(Pem::Data(pem)) => Ok(pem.expose_secret().to_owned()),
+        Some(Pem::File(path)) => std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the CA certificate {}", path.display())),
+        _ => bail!("there is no CA certificate of {} in the kubeconfig", config.server),
     }
 }
 

@@ -10,9 +10,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use dogwatch::config::{Overrides, Pem};
+use dogwatch::config::Overrides;
 use dogwatch::{Client, Config};
-use secrecy::ExposeSecret;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -20,7 +19,7 @@ use tokio::time::Instant;
 use processes::cargo::{Cargo, target_folder};
 use processes::process::Process;
 
-use crate::connector::Connector;
+use crate::connector::{Connector, ca_of};
 
 /// The bearer token of the administrator.
 pub const TOKEN: &str = "admin-token";
@@ -81,7 +80,7 @@ impl OwnServer {
             .strip_prefix("https://")
             .with_context(|| format!("unexpected URL {url}, which is not https"))?;
         let authority = authority.trim_end_matches('/').to_owned();
-        let pem = ca_of(&kubeconfig)?;
+        let pem = ca_of(&Config::from_kubeconfig(&kubeconfig, &Overrides::default())?)?;
         Server::ready("dogwatch", authority, &pem, kubeconfig, vec![process], folder, start).await
     }
 
@@ -198,15 +197,6 @@ fn kubeconfig_of(authority: &str) -> String {
         "contexts": [{ "name": "it", "context": { "cluster": "it", "user": "it" } }],
     })
     .to_string()
-}
-
-/// Returns the CA certificate of a kubeconfig, as PEM.
-fn ca_of(kubeconfig: &Path) -> Result<String> {
-    match Config::from_kubeconfig(kubeconfig, &Overrides::default())?.tls.ca {
-        Some(Pem::Data(pem)) => Ok(pem.expose_secret().to_owned()),
-        Some(Pem::File(path)) => Ok(std::fs::read_to_string(path)?),
-        _ => anyhow::bail!("{} has no CA certificate", kubeconfig.display()),
-    }
 }
 
 /// Returns a port that was free a moment ago.

@@ -8,6 +8,7 @@ mod new;
 mod story;
 mod serve;
 mod proxy;
+mod proxy_manifest;
 mod resolve;
 mod watch;
 mod fault;

@@ -1,4 +1,4 @@
-//! The pods on the server: creates those that are missing, and changes them while contenders watch.
+//! The pods on a server: creates those that are missing, and changes them while others watch.
 //!
 //! A pod is written as in a cluster, by three managers: a controller creates it, a kubelet sets its
 //! status, and a third one sets an annotation. So it has the managed fields of all three.
@@ -18,18 +18,17 @@ use tokio::time::Instant;
 use crate::pods::Pods;
 
 /// The namespace of the pods.
-pub(super) const NAMESPACE: &str = "bench-peers";
+pub(crate) const NAMESPACE: &str = "bench-peers";
 /// The number of concurrent writes.
 const IN_FLIGHT: usize = 16;
-/// The time between two changes: 500 per second, which every contender can follow.
-const PACE: Duration = Duration::from_millis(2);
-/// The annotation that is changed. A pod that has it is complete.
-const TOUCHED: &str = "touched";
+/// The annotation that is changed. Its value is the time of the change, in nanoseconds since 1970. A
+/// pod that has it is complete.
+pub(crate) const TOUCHED: &str = "touched";
 /// The number of pods between two lines about the progress.
 const PROGRESS: usize = 1_000;
 
 /// The pods on a server.
-pub(super) struct ServerPods {
+pub(crate) struct ServerPods {
     api: Api<Pod>,
     names: Vec<String>,
     /// The index of the pod that is changed next.
@@ -41,7 +40,7 @@ impl ServerPods {
     ///
     /// # Errors
     /// If a request fails, or if something else on the server deletes or creates pods.
-    pub(super) async fn prepare(client: &Client, count: usize) -> Result<Self> {
+    pub(crate) async fn prepare(client: &Client, count: usize) -> Result<Self> {
         ensure_namespace(client).await?;
         let api = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
         let pods = Pods::new()?;
@@ -76,28 +75,35 @@ impl ServerPods {
     ///
     /// # Errors
     /// If the request fails.
-    pub(super) async fn version(&self) -> Result<String> {
+    pub(crate) async fn version(&self) -> Result<String> {
         let list = self.api.reading::<IgnoredAny>().list(&ListParams::default().limit(1)).await?;
         Ok(list.metadata.version.to_string())
     }
 
-    /// Changes an annotation of `count` pods, one after the other, at a bounded rate.
+    /// Changes an annotation of `count` pods, one after the other, with this time between two changes.
+    /// Returns the sum of its values, which overflows.
     ///
     /// # Errors
     /// If a request fails.
-    pub(super) async fn touch(&mut self, count: u64) -> Result<()> {
+    pub(crate) async fn touch(&mut self, count: u64, pace: Duration) -> Result<u64> {
         let began = Instant::now();
         let (api, names, first) = (&self.api, &self.names, self.next);
         let numbers = (0..count).zip((first..).map(|it| it % names.len()));
         let changes = stream::iter(numbers).map(|(number, at)| async move {
-            let due = PACE.saturating_mul(u32::try_from(number).unwrap_or(u32::MAX));
+            let due = pace.saturating_mul(u32::try_from(number).unwrap_or(u32::MAX));
             tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
             touch(api, &names[at]).await
         });
-        let touched: Vec<()> = changes.buffer_unordered(IN_FLIGHT).try_collect().await?;
+        let touched: Vec<u64> = changes.buffer_unordered(IN_FLIGHT).try_collect().await?;
         self.next = (first + touched.len()) % names.len();
-        Ok(())
+        Ok(touched.into_iter().fold(0, u64::wrapping_add))
     }
+}
+
+/// Returns the nanoseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 async fn ensure_namespace(client: &Client) -> Result<()> {
@@ -150,15 +156,17 @@ async fn create_one(api: &Api<Pod>, pods: &Pods, number: usize) -> Result<()> {
     let set =
         reads_nothing.patch_subresource::<IgnoredAny, _>(&name, "status", &kubelet, Patch::Merge(&status));
     set.await.context("cannot set the status of a pod")?;
-    touch(api, &name).await
+    touch(api, &name).await?;
+    Ok(())
 }
 
-async fn touch(api: &Api<Pod>, name: &str) -> Result<()> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+/// Sets the annotation of a pod to the current time, and returns that.
+async fn touch(api: &Api<Pod>, name: &str) -> Result<u64> {
+    let now = now();
     let patch = json!({ "metadata": { "annotations": { TOUCHED: now.to_string() } } });
     let manager = PatchParams::default().manager("toucher");
     api.reading::<IgnoredAny>().patch(name, &manager, Patch::Merge(&patch)).await?;
-    Ok(())
+    Ok(now)
 }
 
 fn parse(pods: &Pods, number: usize) -> Result<Value> {

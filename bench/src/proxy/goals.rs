@@ -1,0 +1,109 @@
+//! The goals of the proxy, and their verdicts.
+
+use std::fmt::Write as _;
+
+use super::costs::{Comparison, Costs};
+
+/// The most CPU time of the API server with the proxy, as a share of that without it.
+const UPSTREAM_CPU: f64 = 1.0 / 20.0;
+/// The most memory of an idle watcher, in KB.
+const WATCHER_KB: f64 = 30.0;
+/// The most that the proxy may add to the 99th percentile of the latency, in milliseconds.
+const ADDED_P99_MS: f64 = 10.0;
+/// The share of busy processors from which latencies are those of an overloaded machine.
+pub(super) const OVERLOADED: f64 = 0.9;
+
+/// Formats the goals with the measurements for one number of watchers, a line for each.
+pub(super) fn verdicts(comparison: &Comparison) -> String {
+    let (direct, through) = (&comparison.direct, &comparison.through);
+    let incomplete = |it: &Costs| it.completeness.lost + it.completeness.wrong as u64;
+    let (per_watcher, watches) = (comparison.kb_per_watcher(), comparison.through_upward.watches);
+    let mut lines = String::new();
+    let mut add = |met: Option<bool>, goal: &str, value: String| {
+        let verdict = met.map_or("not measured", |met| if met { "met" } else { "missed" });
+        let _ = writeln!(lines, "{verdict:12} {goal:62} {value:>9}");
+    };
+    let ratio = comparison.upstream_ratio();
+    add(
+        ratio.map(|it| it <= UPSTREAM_CPU),
+        "upstream CPU, of that without the proxy: at most 1/20",
+        ratio.map_or_else(|| "-".to_owned(), |it| format!("{it:.3}")),
+    );
+    add(Some(watches == 1), "watches upstream with the proxy: one", watches.to_string());
+    add(
+        Some(per_watcher < WATCHER_KB),
+        "proxy memory per idle watcher: less than 30 KB",
+        format!("{per_watcher:.1}"),
+    );
+    let added = comparison.added_p99_ms();
+    let is_overloaded = direct.busy.max(through.busy) > OVERLOADED;
+    add(
+        added.filter(|_| !is_overloaded).map(|it| it < ADDED_P99_MS),
+        "p99 of the latency that the proxy adds: less than 10 ms",
+        added.map_or_else(|| "-".to_owned(), |it| format!("{it:.1}")),
+    );
+    let missing = incomplete(direct) + incomplete(through);
+    add(Some(missing == 0), "events lost or wrong: none", missing.to_string());
+    if is_overloaded {
+        lines.push_str(
+            "The processors were busy most of the time, with the load as well: latencies are those of an \
+             overloaded\nmachine. Repeat it with fewer --changes.\n",
+        );
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::costs::{ProxyMemory, Upward};
+    use super::*;
+
+    fn costs(upstream_cpu: f64, p99_ms: u64) -> Costs {
+        Costs { upstream_cpu, p99: Some(Duration::from_millis(p99_ms)), ..Costs::default() }
+    }
+
+    fn comparison() -> Comparison {
+        Comparison {
+            watchers: 1000,
+            direct: costs(20.0, 5),
+            through: costs(1.0, 14),
+            through_upward: Upward { connections: 1, watches: 1 },
+            memory: ProxyMemory { ready_mb: 100.0, idle_mb: 129.0, ..ProxyMemory::default() },
+            ..Comparison::default()
+        }
+    }
+
+    fn begins(comparison: &Comparison) -> Vec<String> {
+        let verdicts = verdicts(comparison);
+        verdicts.lines().take(5).map(|it| it[..12].trim().to_owned()).collect()
+    }
+
+    #[test]
+    fn every_goal_is_judged_by_its_own_measurement() {
+        assert_eq!(begins(&comparison()), ["met"; 5]);
+        for (at, change) in [
+            (0, (|it| it.through.upstream_cpu = 1.1) as fn(&mut Comparison)),
+            (1, |it| it.through_upward.watches = 1001),
+            (2, |it| it.memory.idle_mb = 130.0),
+            (3, |it| it.through.p99 = Some(Duration::from_millis(15))),
+            (4, |it| it.through.completeness.lost = 1),
+            (4, |it| it.direct.completeness.wrong = 1),
+        ] {
+            let mut comparison = comparison();
+            change(&mut comparison);
+            let mut expected = ["met"; 5];
+            expected[at] = "missed";
+            assert_eq!(begins(&comparison), expected);
+        }
+    }
+
+    #[test]
+    fn the_latency_of_an_overloaded_machine_is_not_judged() {
+        let mut comparison = comparison();
+        comparison.direct.busy = 0.95;
+        assert_eq!(begins(&comparison), ["met", "met", "met", "not measured", "met"]);
+        assert!(verdicts(&comparison).contains("fewer --changes"));
+    }
+}
