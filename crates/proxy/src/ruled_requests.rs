@@ -85,8 +85,8 @@ impl RuledRequests {
             Ok(stored) => stored,
             Err(answer) => return answer,
         };
-        if let Err(refused) = ruled.check(stored.as_ref()) {
-            return refused;
+        if let Some(refusal) = ruled.refusal(stored.as_ref()) {
+            return refusal;
         }
         // Only this form is changed below.
         parts.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -177,24 +177,23 @@ impl RuledRequests {
 }
 
 impl Ruled {
-    /// Refuses a request for an object that is hidden from the caller, and a write that a rule refuses.
-    fn check(&self, stored: Option<&Value>) -> Result<(), Answer> {
+    /// Returns the answer to a request for an object that is hidden from the caller, and to a write that
+    /// a rule refuses.
+    fn refusal(&self, stored: Option<&Value>) -> Option<Answer> {
         let verb = self.target.verb;
         if verb == Verb::DeleteCollection
             && let Some(rule) = self.rules.iter().find(|it| it.conceals())
         {
             // It would delete hidden objects, and select by what is not shown.
-            return Err(refused(&RefusedWrite::ByRule(rule.name.clone())));
+            return Some(refused(&RefusedWrite::ByRule(rule.name.clone())));
         }
-        let Some(stored) = stored else { return Ok(()) };
+        let stored = stored?;
         if hides(&self.rules, stored) {
-            return Err(self.not_found());
+            return Some(self.not_found());
         }
         let is_refusable = matches!(verb, Verb::Create | Verb::Update | Verb::Patch);
-        match refuses_writes(&self.rules, stored).filter(|_| is_refusable) {
-            Some(rule) => Err(refused(&RefusedWrite::ByRule(rule))),
-            None => Ok(()),
-        }
+        let rule = refuses_writes(&self.rules, stored).filter(|_| is_refusable)?;
+        Some(refused(&RefusedWrite::ByRule(rule)))
     }
 
     fn not_found(&self) -> Answer {
@@ -234,7 +233,8 @@ impl Ruled {
         };
         // Upstream answers what is not an object.
         let Ok(written) = written.to_value() else { return Ok(boxed(RequestBody::new(bytes))) };
-        let merged = Bytes::from(merged(&self.rules, written, stored)?.to_string());
+        let merged =
+            Bytes::from(merged(&self.rules, written, stored).map_err(|it| refused(&it))?.to_string());
         parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         parts.headers.insert(CONTENT_LENGTH, merged.len().into());
         Ok(boxed(RequestBody::new(merged)))
@@ -296,7 +296,7 @@ async fn collected(mut body: ResponseBody, limit: usize) -> Option<Bytes> {
 }
 
 /// Returns the object to store.
-fn merged(rules: &[Arc<Rule>], mut written: Value, stored: &Value) -> Result<Value, Answer> {
+fn merged(rules: &[Arc<Rule>], mut written: Value, stored: &Value) -> Result<Value, RefusedWrite> {
     let version = &stored["metadata"]["resourceVersion"];
     match &written["metadata"]["resourceVersion"] {
         // Another version is a conflict, which upstream answers.
@@ -305,7 +305,7 @@ fn merged(rules: &[Arc<Rule>], mut written: Value, stored: &Value) -> Result<Val
         _ if written["metadata"].is_object() => written["metadata"]["resourceVersion"] = version.clone(),
         _ => return Ok(written),
     }
-    restored(rules, written, stored).map_err(|it| refused(&it))
+    restored(rules, written, stored)
 }
 
 fn refused(reason: &RefusedWrite) -> Answer {
