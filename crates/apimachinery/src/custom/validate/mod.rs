@@ -540,16 +540,16 @@ mod tests {
         let inner = json!({"type": "object", "properties": {"k": {"type": "string"}}});
         let outer = json!({"type": "object", "properties": {"k": {"type": "string"}, "l": keyed(inner)}});
         let schema = Structural::parse(&json!({"type": "object", "properties": {"a": keyed(outer)}}));
-        let many: Vec<Value> = (0..10_000).map(|it| json!({ "k": it.to_string() })).collect();
-        let long = vec![json!({ "k": "x".repeat(1 << 20) })];
+        let many: Vec<Value> = (0..1_000).map(|it| json!({ "k": it.to_string() })).collect();
+        let long = vec![json!({ "k": "x".repeat(1 << 17) })];
         for inner in [many, long] {
             let old = json!({"a": [{"k": "", "l": inner}]});
             let change = |count: usize, list: Value| json!({"a": vec![json!({"k": "", "l": list}); count]});
             let found =
                 |new: Value| validate(&new, Some(&old), &schema).into_iter().map(|it| it.message).next();
-            assert_eq!(found(change(20_000, json!([]))), None, "an empty list has no former items");
+            assert_eq!(found(change(1_500, json!([]))), None, "an empty list has no former items");
             assert_eq!(found(change(50, json!([{"k": ""}]))), None);
-            let message = found(change(20_000, json!([{"k": ""}]))).unwrap_or_default();
+            let message = found(change(1_500, json!([{"k": ""}]))).unwrap_or_default();
             assert!(message.ends_with("take too many checks"), "{message}");
         }
     }
