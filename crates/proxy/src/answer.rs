@@ -40,15 +40,31 @@ pub(crate) fn unnamed(headers: &HeaderMap) -> Answer {
                        callers, without impersonation";
         return error(StatusCode::FORBIDDEN, "Forbidden", message);
     }
+    unauthorized()
+}
+
+/// Builds the answer to credentials that are not valid.
+pub(crate) fn unauthorized() -> Answer {
     error(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
 }
 
-/// Builds the answer to a caller who may not do that.
-pub(crate) fn forbidden(target: &ReadTarget) -> Answer {
-    let place = target.namespace.as_ref().map(|it| format!(" in the namespace {it:?}")).unwrap_or_default();
+/// Builds the answer to a user who may not do that, in the words of kube-apiserver.
+pub(crate) fn forbidden(target: &ReadTarget, user: &str) -> Answer {
+    let name = target.name.as_ref().map(|it| format!(" {it:?}")).unwrap_or_default();
+    let place = match &target.namespace {
+        Some(namespace) => format!(" in the namespace {namespace:?}"),
+        None => " at the cluster scope".to_owned(),
+    };
+    let of = |separator: &str, text: &str| match text {
+        "" => String::new(),
+        text => format!("{separator}{text}"),
+    };
     let (verb, resource, group) = (target.verb.as_str(), &target.resource, &target.group);
-    let message =
-        format!("{resource} is forbidden: cannot {verb} resource {resource:?} in API group {group:?}{place}");
+    let (in_group, part) = (of(".", group), of("/", &target.subresource));
+    let message = format!(
+        "{resource}{in_group}{name} is forbidden: User {user:?} cannot {verb} resource \"{resource}{part}\" in API \
+         group {group:?}{place}"
+    );
     error(StatusCode::FORBIDDEN, "Forbidden", &message)
 }
 

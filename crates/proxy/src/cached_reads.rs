@@ -15,7 +15,7 @@ use http::request::Parts;
 
 use crate::active_rules::{ActiveRules, Generation};
 use crate::answer::{self, Answer};
-use crate::caller::{Allowed, Caller, revocable};
+use crate::caller::{Allowed, Caller, Reviewed, revocable};
 use crate::collection::Collection;
 use crate::forward::Peer;
 use crate::read_target::{ReadTarget, Verb, parameter};
@@ -117,16 +117,21 @@ impl CachedReads {
         {
             return None;
         }
-        let Some(caller) = Caller::of(&read.parts.headers, peer.user.as_ref()) else {
+        let Some(caller) = Caller::of(&read.parts.headers, peer.certificate.as_ref()) else {
             return has_rules.then(|| answer::unnamed(&read.parts.headers));
         };
         let allowed = match caller.review(&self.reviews, &read.target).await {
-            Ok(Some(allowed)) => allowed,
+            Ok(Reviewed::Allowed(allowed)) => allowed,
             // The answer of upstream says why.
             _ if !has_rules => return None,
-            Ok(None) => return Some(answer::forbidden(&read.target)),
+            Ok(Reviewed::Denied(user)) => return Some(answer::forbidden(&read.target, &user.name)),
+            Ok(Reviewed::Unknown) => return Some(answer::unauthorized()),
             Err(error) => return Some(unreviewed(&error)),
         };
+        // Upstream has a version of another resource at once; here it arrives with the next bookmark.
+        if !has_rules && !is_stale && !read.is_reached().await {
+            return None;
+        }
         if is_stale && !allows_stale {
             return Some(answer::unavailable("the proxy cannot reach the API server", 1));
         }
@@ -162,6 +167,13 @@ impl Read<'_> {
         // Columns and selectable fields of custom resources are in their definitions.
         let is_of_definition = self.collection.is_custom() && (wants_table || selects_fields);
         is_exact_get || continues_upstream || is_of_definition
+    }
+
+    /// Returns false if the request is for a version that the collection does not reach soon.
+    async fn is_reached(&self) -> bool {
+        let asked = parameter(self.parts.uri.query().unwrap_or_default(), "resourceVersion");
+        let version = asked.and_then(|it| it.parse::<u64>().ok()).unwrap_or_default();
+        self.collection.is_reached(version).await
     }
 
     async fn respond(&self, allowed: &Allowed, is_stale: bool) -> Answer {

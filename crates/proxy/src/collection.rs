@@ -74,6 +74,12 @@ impl Collection {
         self.feed.health()?.problem.map(|it| it.message)
     }
 
+    /// Waits a moment for a version; returns false if the state does not reach it.
+    pub(crate) async fn is_reached(&self, version: u64) -> bool {
+        let mirror = self.feed.mirror();
+        tokio::time::timeout(ARRIVAL, mirror.reach(version)).await.is_ok()
+    }
+
     /// Returns true for a custom resource: its columns and selectable fields are not known here.
     pub(crate) fn is_custom(&self) -> bool {
         !self.feed.mirror().has_protobuf()

@@ -15,7 +15,9 @@ use dogwatch_apiserver::mirror::{
 };
 use dogwatch_client::{Api, Client, Encoding};
 use dogwatch_core::{Object, ObjectKey, ResourceType};
-use dogwatch_informer::{Delta, DeltaQueue, Health, HealthWatch, Reflector, ReflectorOptions};
+use dogwatch_informer::{
+    BackoffOptions, Delta, DeltaQueue, Health, HealthWatch, Reflector, ReflectorOptions,
+};
 use dogwatch_wire::{Packed, PackedBytes};
 use kube_core::DynamicObject;
 use parking_lot::Mutex;
@@ -23,6 +25,10 @@ use tokio::sync::{Notify, watch};
 
 /// A whole object as upstream sends it.
 type Received = Packed<DynamicObject>;
+
+/// The longest pause between two attempts to reach upstream. A proxy stands for many clients, so it may
+/// try more often than each of them.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(3);
 
 /// The pause before everything begins again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -167,7 +173,10 @@ impl Feed {
         let mirror = self.mirror();
         let (sender, mut deltas) = DeltaQueue::channel(DeltaQueue::CAPACITY);
         let source = Arc::new(self.api(encoding));
-        let reflector = Reflector::new(source, ReflectorOptions::default(), sender);
+        let mut backoff = BackoffOptions::default();
+        backoff.cap = LONGEST_BACKOFF;
+        let options = ReflectorOptions::default().backoff(backoff);
+        let reflector = Reflector::new(source, options, sender);
         *self.health.lock() = Some(reflector.health());
         let following = async {
             let (mut known, mut batch) = (Known::default(), Vec::new());

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::answer::{self, Answer};
+use crate::client_certificate::ClientCertificate;
 use crate::headers;
 use crate::tunnel;
 use crate::upstream::{Unanswered, Upstream};
@@ -30,8 +31,15 @@ const RETRY_SECONDS: u32 = 1;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
     pub(crate) address: Option<IpAddr>,
-    /// The user of the client certificate, if one was verified.
-    pub(crate) user: Option<Arc<User>>,
+    /// The client certificate, if one was verified.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
+}
+
+impl Peer {
+    /// Returns the user of the client certificate.
+    fn user(&self) -> Option<&User> {
+        self.certificate.as_deref().map(|it| &**it.user())
+    }
 }
 
 /// Passes requests on.
@@ -60,7 +68,10 @@ impl Forwarder {
                 "CONNECT is not supported",
             );
         }
-        if peer.user.is_some() && self.upstream.impersonates() && headers::impersonates(request.headers()) {
+        if peer.certificate.is_some()
+            && self.upstream.impersonates()
+            && headers::impersonates(request.headers())
+        {
             return answer::error(StatusCode::FORBIDDEN, "Forbidden", NESTED);
         }
         let mut upgrade = headers::remove_hop_by_hop(request.headers_mut());
@@ -79,7 +90,7 @@ impl Forwarder {
         if let Some(protocol) = upgrade {
             tunnel::announce(sent.headers_mut(), protocol);
         }
-        match self.upstream.send(sent, peer.user.as_deref()).await {
+        match self.upstream.send(sent, peer.user()).await {
             Ok(response) => self.answered(response, client),
             Err(unanswered) => self.unanswered(unanswered),
         }

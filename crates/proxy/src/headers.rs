@@ -28,6 +28,8 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> 
         .filter_map(|it| it.to_str().ok())
         .flat_map(|it| it.split(','))
         .filter_map(|it| it.trim().parse().ok())
+        // A caller would be another one upstream than here.
+        .filter(|it| !is_of_identity(it))
         .collect();
     let upgrade = headers.get(UPGRADE).filter(|_| named.contains(&UPGRADE)).cloned();
     // Only this value has a meaning beyond one connection: the client reads trailers.
@@ -61,13 +63,18 @@ pub(crate) fn remove_of_proxy(headers: &mut HeaderMap) {
     remove_prefixed(headers, REMOTE);
 }
 
+fn is_of_identity(name: &HeaderName) -> bool {
+    matches!(*name, AUTHORIZATION | SEC_WEBSOCKET_PROTOCOL) || name.as_str().starts_with(IMPERSONATE)
+}
+
 /// Returns true if the request is to be carried out as another user.
 pub(crate) fn impersonates(headers: &HeaderMap) -> bool {
     headers.keys().any(|it| it.as_str().starts_with(IMPERSONATE))
 }
 
 /// Returns true if another credential than `Authorization` could count upstream: a token among the
-/// protocols of a WebSocket, as browsers send it, or none because `Connection` removes the header.
+/// protocols of a WebSocket, as browsers send it, or none if a proxy on the way removes the header
+/// because `Connection` names it.
 pub(crate) fn names_callers_twice(headers: &HeaderMap) -> bool {
     let contains = |name: HeaderName, part: &str| {
         let values = headers.get_all(name).iter();
@@ -139,6 +146,15 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_does_not_remove_the_identity_of_its_caller() {
+        let lines = [("authorization", "Bearer t"), ("impersonate-user", "jane")];
+        let mut given =
+            headers(&[&[("connection", "Authorization, Impersonate-User, X-Own")][..], &lines].concat());
+        remove_hop_by_hop(&mut given);
+        assert_eq!(given, headers(&lines));
+    }
+
+    #[test]
     fn an_upgrade_is_returned_with_its_protocol() {
         let mut given = headers(&[("connection", "Upgrade"), ("upgrade", "SPDY/3.1")]);
         assert_eq!(remove_hop_by_hop(&mut given).unwrap(), "SPDY/3.1");
@@ -170,7 +186,10 @@ mod tests {
                 (&given[expected[0]], &given[expected[1]]),
                 (&value("jane").unwrap(), &value("devs").unwrap())
             );
-            let values: Vec<_> = given.values().collect();
+            // Upstream decides if a user whom a front proxy names may act as another.
+            let is_checked =
+                |it: &HeaderName| expected[0] == "x-remote-user" && it.as_str().starts_with(IMPERSONATE);
+            let values: Vec<_> = given.iter().filter(|(name, _)| !is_checked(name)).map(|it| it.1).collect();
             assert!(!values.iter().any(|it| *it == "admin" || *it == "system:masters"), "{given:?}");
             assert!(!given.contains_key(AUTHORIZATION));
         }

@@ -22,9 +22,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::client_certificate::ClientCertificate;
 use crate::forward::Peer;
 use crate::tls::Tls;
-use crate::user::User;
 
 /// The time for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -113,14 +113,16 @@ impl<H: Handler> Endpoint<H> {
         // Events are small and should leave at once. A socket without the option still works.
         let _ = stream.set_nodelay(true);
         let address = Some(from.ip());
-        let Some(tls) = &self.tls else { return self.serve(stream, Peer { address, user: None }).await };
+        let Some(tls) = &self.tls else {
+            return self.serve(stream, Peer { address, certificate: None }).await;
+        };
         match tokio::time::timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
             Ok(Ok(stream)) => {
                 // The handshake fails for a certificate that is not verified.
-                let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                let chain = stream.get_ref().1.peer_certificates();
                 // One that names no user authenticates none: the request may have a token.
-                let user = shown.and_then(|it| User::from_certificate(it)).map(Arc::new);
-                self.serve(stream, Peer { address, user }).await;
+                let certificate = chain.and_then(|it| ClientCertificate::new(it, tls)).map(Arc::new);
+                self.serve(stream, Peer { address, certificate }).await;
             }
             Ok(Err(error)) => tracing::debug!(%from, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(%from, "TLS handshake took too long"),

@@ -272,6 +272,9 @@ impl Handler for Requests {
         let mut from_memory = false;
         let answer = if self.is_plain && !names_this_machine(&request) {
             answer::error(StatusCode::FORBIDDEN, "Forbidden", FOREIGN_HOST)
+        } else if peer.certificate.as_ref().is_some_and(|it| !it.is_valid()) {
+            // As kube-apiserver, which verifies the certificate with each request.
+            answer::unauthorized()
         } else {
             let (parts, body) = request.into_parts();
             match self.cache.respond(&parts, peer).await {

@@ -45,6 +45,8 @@ pub(crate) struct ReadTarget {
     pub(crate) name: Option<String>,
     /// Empty for the object itself.
     pub(crate) subresource: String,
+    /// The only name that the field selector of a list selects.
+    pub(crate) selected_name: Option<String>,
 }
 
 impl ReadTarget {
@@ -60,7 +62,20 @@ impl ReadTarget {
             (Verb::Watch, Some(_)) => return None,
             (verb, _) => verb,
         };
-        Some(Self { verb, ..target })
+        let selected_name = selected_name(uri.query().unwrap_or_default());
+        Some(Self { verb, selected_name, ..target })
+    }
+
+    /// Returns the name for authorization: that of the object, or the only one that a list selects. As
+    /// `RequestInfoFactory.NewRequestInfo` in k8s.io/apiserver v0.36.4 pkg/endpoints/request/requestinfo.go.
+    pub(crate) fn reviewed_name(&self) -> Option<&str> {
+        self.name.as_deref().or(self.selected_name.as_deref())
+    }
+
+    /// Returns the namespace for authorization: a namespace is in itself.
+    pub(crate) fn reviewed_namespace(&self) -> Option<&str> {
+        let is_namespace = self.group.is_empty() && self.resource == "namespaces";
+        if is_namespace { self.name.as_deref() } else { self.namespace.as_deref() }
     }
 
     /// Returns the path of the object or collection.
@@ -107,6 +122,7 @@ impl ReadTarget {
             namespace: namespace.map(str::to_owned),
             name: name.map(str::to_owned),
             subresource: String::new(),
+            selected_name: None,
         })
     }
 }
@@ -124,6 +140,16 @@ fn watch_parameter(query: &str) -> Option<Verb> {
         },
     };
     found.next().is_none().then_some(verb)
+}
+
+/// Returns the name that a field selector requires, if it does so once and plainly.
+fn selected_name(query: &str) -> Option<String> {
+    let selector = parameter(query, "fieldSelector")?;
+    let mut names = selector.split(',').filter_map(|term| term.trim().strip_prefix("metadata.name="));
+    let name = names.next()?;
+    let name = name.strip_prefix('=').unwrap_or(name);
+    let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"-._:".contains(&it);
+    (names.next().is_none() && !name.is_empty() && name.bytes().all(is_plain)).then(|| name.to_owned())
 }
 
 /// Returns the value of a parameter that occurs once.
@@ -164,6 +190,32 @@ mod tests {
             let path = uri.split('?').next().unwrap();
             assert_eq!(ReadTarget::of_path(path).map(|it| it.path()).as_deref(), Some(path));
         }
+    }
+
+    #[test]
+    fn a_list_of_one_name_is_reviewed_by_it() {
+        let reviewed = |uri: &str| {
+            let target = ReadTarget::parse(&Method::GET, &uri.parse().unwrap())?;
+            Some((target.reviewed_name()?.to_owned(), target.reviewed_namespace().map(str::to_owned)))
+        };
+        let selected =
+            |selector: &str| reviewed(&format!("/api/v1/namespaces/a/pods?fieldSelector={selector}"));
+        for selector in
+            ["metadata.name=b", "metadata.name%3Db", "metadata.name==b", "spec.nodeName=n,metadata.name=b"]
+        {
+            assert_eq!(selected(selector), Some(("b".to_owned(), Some("a".to_owned()))), "{selector}");
+        }
+        for selector in [
+            "",
+            "metadata.name!=b",
+            "metadata.name=",
+            "metadata.name=b,metadata.name=c",
+            "metadata.name=b%5C%2Cc",
+        ] {
+            assert_eq!(selected(selector), None, "{selector}");
+        }
+        let namespace = reviewed("/api/v1/namespaces/a");
+        assert_eq!(namespace, Some(("a".to_owned(), Some("a".to_owned()))));
     }
 
     #[test]

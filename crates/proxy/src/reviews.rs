@@ -75,8 +75,8 @@ impl Reviews {
     /// Returns true if a user may do that to the target.
     pub(crate) async fn access(&self, user: &User, target: &ReadTarget) -> Result<Decision, ReviewError> {
         let (verb, user_json) = (target.verb.as_str(), serde_json::to_vec(user).unwrap_or_default());
-        let text = |it: &'_ Option<String>| it.clone().map(|it| format!("/{it}")).unwrap_or_default();
-        let (namespace, name) = (text(&target.namespace), text(&target.name));
+        let text = |it: Option<&str>| it.map(|it| format!("/{it}")).unwrap_or_default();
+        let (namespace, name) = (text(target.reviewed_namespace()), text(target.reviewed_name()));
         let subresource = &target.subresource;
         let parts = [verb, &target.group, &target.version, &target.resource, subresource, &namespace, &name];
         let key = self.access.key([&*user_json].into_iter().chain(parts.map(str::as_bytes)));
@@ -115,7 +115,7 @@ impl Reviews {
                 "resourceAttributes": {
                     "verb": target.verb.as_str(), "group": target.group, "version": target.version,
                     "resource": target.resource, "subresource": target.subresource,
-                    "namespace": target.namespace, "name": target.name,
+                    "namespace": target.reviewed_namespace(), "name": target.reviewed_name(),
                 },
             },
         });

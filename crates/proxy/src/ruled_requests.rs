@@ -8,30 +8,24 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use dogwatch_apiserver::mirror::MirrorObject;
+use bytes::Bytes;
 use dogwatch_client::{Client, RequestBody, ResponseBody, boxed};
-use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, USER_AGENT,
-};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, USER_AGENT};
 use http::request::Parts;
 use http::{Method, Request, StatusCode};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use crate::active_rules::ActiveRules;
 use crate::answer::{self, Answer};
 use crate::cached_reads::CollectionName;
-use crate::caller::Caller;
+use crate::caller::{Caller, Reviewed};
 use crate::forward::{Forwarder, Peer};
 use crate::object_path::ObjectPath;
 use crate::read_target::{ReadTarget, Verb};
 use crate::reviews::Reviews;
-use crate::rules::{RefusedWrite, Rule, hides, refuses_writes, restored, seen};
-
-/// The maximum size of a request: `MaxRequestBodyBytes` in k8s.io/apiserver v0.36.4 pkg/server/config.go.
-const MAX_REQUEST: usize = 3 * 1024 * 1024;
+use crate::ruled_update::{self, collected};
+use crate::rules::{RefusedWrite, Rule, hides, refuses_writes, seen};
 
 /// The maximum size of a response, which is a list after the deletion of a collection.
 const MAX_RESPONSE: usize = 64 * 1024 * 1024;
@@ -55,6 +49,16 @@ pub(crate) struct RuledRequests {
 struct Ruled {
     target: ReadTarget,
     rules: Vec<Arc<Rule>>,
+    /// Set for a subresource that never shows the object.
+    is_apart: bool,
+}
+
+/// The body of a request.
+enum Body {
+    /// One that is passed on as it arrives.
+    Unread(ResponseBody),
+    /// The object of an update.
+    Update(Value),
 }
 
 impl RuledRequests {
@@ -81,6 +85,24 @@ impl RuledRequests {
             Ok(None) => return forwarder.forward(Request::from_parts(parts, body), peer).await,
             Err(refused) => return refused,
         };
+        if ruled.is_apart {
+            return match self.stored(&ruled).await {
+                Ok(Some(stored)) if hides(&ruled.rules, &stored) => ruled.not_found(),
+                Ok(_) => forwarder.forward(Request::from_parts(parts, body), peer).await,
+                Err(answer) => answer,
+            };
+        }
+        // Only this form is changed below.
+        parts.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        parts.headers.remove(ACCEPT_ENCODING);
+        let body = match ruled.target.verb {
+            // Before the stored object is read: a body may take its time, in which the object may change.
+            Verb::Update => match ruled_update::written(&parts, boxed(body)).await {
+                Ok(written) => Body::Update(written),
+                Err(refused) => return refused,
+            },
+            _ => Body::Unread(boxed(body)),
+        };
         let stored = match self.stored(&ruled).await {
             Ok(stored) => stored,
             Err(answer) => return answer,
@@ -88,19 +110,14 @@ impl RuledRequests {
         if let Some(refusal) = ruled.refusal(stored.as_ref()) {
             return refusal;
         }
-        // Only this form is changed below.
-        parts.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        parts.headers.remove(ACCEPT_ENCODING);
-        let sent = match stored {
-            Some(stored) if parts.method == Method::PUT => {
-                match ruled.restore(&mut parts, body, &stored).await {
-                    Ok(body) => Request::from_parts(parts, body),
-                    Err(refused) => return refused,
-                }
-            }
-            _ => Request::from_parts(parts, boxed(body)),
+        let body = match body {
+            Body::Unread(body) => body,
+            Body::Update(written) => match ruled_update::merged(&ruled.rules, written, stored.as_ref()) {
+                Ok(object) => ruled_update::body(&mut parts, &object),
+                Err(reason) => return refused(&reason),
+            },
         };
-        ruled.show(forwarder.forward(sent, peer).await).await
+        ruled.show(forwarder.forward(Request::from_parts(parts, body), peer).await).await
     }
 
     /// Returns the rules for a request; `None` if there are none. The error is the answer to a request
@@ -108,17 +125,20 @@ impl RuledRequests {
     async fn ruled(&self, parts: &Parts, peer: &Peer) -> Result<Option<Ruled>, Answer> {
         let Some(path) = ObjectPath::parse(parts.uri.path()) else { return Ok(None) };
         let rules = self.rules.current().of(&path.group, &path.resource);
-        if rules.is_empty() || path.subresource.as_deref().is_some_and(|it| APART.contains(&it)) {
+        let is_apart = path.subresource.as_deref().is_some_and(|it| APART.contains(&it));
+        if rules.is_empty() || (is_apart && !rules.iter().any(|it| it.hides())) {
             return Ok(None);
         }
-        let Some(target) = self.target(parts) else { return Err(in_other_form(&path.resource)) };
-        let Some(caller) = Caller::of(&parts.headers, peer.user.as_ref()) else {
+        let target = if is_apart { apart_target(parts) } else { self.target(parts) };
+        let Some(target) = target else { return Err(in_other_form(&path.resource)) };
+        let Some(caller) = Caller::of(&parts.headers, peer.certificate.as_ref()) else {
             return Err(answer::unnamed(&parts.headers));
         };
         // The object is read below and decides about the answer: only for callers who may do this.
         let user = match caller.review(&self.reviews, &target).await {
-            Ok(Some(allowed)) => allowed.user,
-            Ok(None) => return Err(answer::forbidden(&target)),
+            Ok(Reviewed::Allowed(allowed)) => allowed.user,
+            Ok(Reviewed::Denied(user)) => return Err(answer::forbidden(&target, &user.name)),
+            Ok(Reviewed::Unknown) => return Err(answer::unauthorized()),
             Err(error) => {
                 tracing::warn!(%error, "a request for a resource with rules is refused");
                 return Err(answer::unavailable("the proxy cannot ask the API server about the caller", 1));
@@ -126,7 +146,7 @@ impl RuledRequests {
         };
         let agent = parts.headers.get(USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
         let rules: Vec<_> = rules.into_iter().filter(|it| it.callers.contain(&user.name, agent)).collect();
-        Ok((!rules.is_empty()).then_some(Ruled { target, rules }))
+        Ok((!rules.is_empty()).then_some(Ruled { target, rules, is_apart }))
     }
 
     /// Returns the object or collection, if the request is in a form whose answer can be changed.
@@ -145,17 +165,9 @@ impl RuledRequests {
         }
         let query = parts.uri.query().unwrap_or_default();
         let mut keys = form_urlencoded::parse(query.as_bytes()).map(|(key, _)| key);
-        let verb = match parts.method {
-            Method::GET if target.subresource.is_empty() => return None,
-            Method::GET if keys.any(|it| it.eq_ignore_ascii_case("watch")) => return None,
-            Method::GET => Verb::Get,
-            Method::POST => Verb::Create,
-            Method::PUT => Verb::Update,
-            Method::PATCH => Verb::Patch,
-            Method::DELETE if target.name.is_some() => Verb::Delete,
-            Method::DELETE => Verb::DeleteCollection,
-            _ => return None,
-        };
+        // Whole objects are read from the mirror, or not at all.
+        let is_odd_read = target.subresource.is_empty() || keys.any(|it| it.eq_ignore_ascii_case("watch"));
+        let verb = verb(&parts.method, &target).filter(|it| *it != Verb::Get || !is_odd_read)?;
         Some(ReadTarget { verb, ..target })
     }
 
@@ -203,43 +215,6 @@ impl Ruled {
         answer::error(StatusCode::NOT_FOUND, "NotFound", &message)
     }
 
-    /// Returns the body with the stored values in the places that the rules change.
-    async fn restore(
-        &self,
-        parts: &mut Parts,
-        body: Incoming,
-        stored: &Value,
-    ) -> Result<ResponseBody, Answer> {
-        let media =
-            parts.headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or("application/json");
-        let media = media.split(';').next().unwrap_or_default().trim().to_owned();
-        let is_coded = parts.headers.contains_key(CONTENT_ENCODING);
-        let bytes = collected(boxed(body), MAX_REQUEST).await.ok_or_else(|| {
-            let message = "the object is too large, or broke off";
-            answer::error(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
-        })?;
-        let written = match media.as_str() {
-            "application/json" if !is_coded => MirrorObject::json(bytes.clone()),
-            "application/vnd.kubernetes.protobuf" if !is_coded => MirrorObject::protobuf(bytes.clone()),
-            _ => {
-                let message =
-                    "the proxy has rules for this resource, and reads its updates in JSON and protobuf only";
-                return Err(answer::error(
-                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                    "UnsupportedMediaType",
-                    message,
-                ));
-            }
-        };
-        // Upstream answers what is not an object.
-        let Ok(written) = written.to_value() else { return Ok(boxed(RequestBody::new(bytes))) };
-        let merged =
-            Bytes::from(merged(&self.rules, written, stored).map_err(|it| refused(&it))?.to_string());
-        parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        parts.headers.insert(CONTENT_LENGTH, merged.len().into());
-        Ok(boxed(RequestBody::new(merged)))
-    }
-
     /// Returns upstream's answer as the caller may see it.
     async fn show(&self, answer: Answer) -> Answer {
         if !answer.status().is_success() {
@@ -281,36 +256,37 @@ impl Ruled {
     }
 }
 
-/// Reads a whole body; `None` if it is larger than the limit or breaks off.
-async fn collected(mut body: ResponseBody, limit: usize) -> Option<Bytes> {
-    let mut bytes = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.ok()?.into_data() {
-            if bytes.len() + data.len() > limit {
-                return None;
-            }
-            bytes.extend_from_slice(&data);
-        }
-    }
-    Some(bytes.freeze())
+/// Returns the target of a request for a subresource that never shows the object.
+fn apart_target(parts: &Parts) -> Option<ReadTarget> {
+    let path = parts.uri.path();
+    let is_end = |at: &usize| path.as_bytes().get(*at).is_none_or(|it| *it == b'/');
+    let targets = (1..=path.len()).filter(is_end).filter_map(|at| {
+        let target = ReadTarget::of_path(&path[..at]).filter(|it| it.name.is_some())?;
+        let subresource = path[at..].split('/').nth(1)?;
+        APART.contains(&subresource).then(|| (subresource.to_owned(), target))
+    });
+    // A namespace is the beginning of the paths of its objects.
+    let (subresource, target) = targets.last()?;
+    let target = ReadTarget { subresource, ..target };
+    Some(ReadTarget { verb: verb(&parts.method, &target)?, ..target })
 }
 
-/// Returns the object to store.
-fn merged(rules: &[Arc<Rule>], mut written: Value, stored: &Value) -> Result<Value, RefusedWrite> {
-    let version = &stored["metadata"]["resourceVersion"];
-    match &written["metadata"]["resourceVersion"] {
-        // Another version is a conflict, which upstream answers.
-        Value::String(given) if !given.is_empty() && given != version => return Ok(written),
-        // The values that are put back are those of this version.
-        _ if written["metadata"].is_object() => written["metadata"]["resourceVersion"] = version.clone(),
-        _ => return Ok(written),
+fn verb(method: &Method, target: &ReadTarget) -> Option<Verb> {
+    match *method {
+        Method::GET => Some(Verb::Get),
+        Method::POST => Some(Verb::Create),
+        Method::PUT => Some(Verb::Update),
+        Method::PATCH => Some(Verb::Patch),
+        Method::DELETE if target.name.is_some() => Some(Verb::Delete),
+        Method::DELETE => Some(Verb::DeleteCollection),
+        _ => None,
     }
-    restored(rules, written, stored)
 }
 
 fn refused(reason: &RefusedWrite) -> Answer {
     let (code, name) = match reason {
-        RefusedWrite::Mixed { .. } => (StatusCode::CONFLICT, "Conflict"),
+        RefusedWrite::Mixed { .. } | RefusedWrite::Changed => (StatusCode::CONFLICT, "Conflict"),
+        RefusedWrite::Malformed => (StatusCode::BAD_REQUEST, "BadRequest"),
         _ => (StatusCode::FORBIDDEN, "Forbidden"),
     };
     answer::error(code, name, &reason.to_string())
@@ -321,4 +297,34 @@ fn in_other_form(resource: &str) -> Answer {
         "the proxy has rules for {resource}, and answers only plain requests for it in the version that it caches"
     );
     answer::error(StatusCode::FORBIDDEN, "Forbidden", &message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_of_a_subresource_is_found() {
+        let found = |path: &str| {
+            let (mut parts, ()) = Request::new(()).into_parts();
+            parts.uri = path.parse().unwrap();
+            parts.method = Method::POST;
+            apart_target(&parts).map(|it| format!("{} {}", it.path(), it.subresource))
+        };
+        for (path, expected) in [
+            ("/api/v1/namespaces/a/pods/b/exec", "/api/v1/namespaces/a/pods/b exec"),
+            ("/api/v1/namespaces/a/pods/b/proxy/api/v1/x", "/api/v1/namespaces/a/pods/b proxy"),
+            ("/api/v1/nodes/n/proxy/logs/", "/api/v1/nodes/n proxy"),
+            (
+                "/apis/apps/v1/namespaces/a/deployments/d/scale",
+                "/apis/apps/v1/namespaces/a/deployments/d scale",
+            ),
+        ] {
+            assert_eq!(found(path).as_deref(), Some(expected), "{path}");
+        }
+        for path in ["/api/v1/namespaces/a/pods/b", "/api/v1/namespaces/a/pods/%62/exec", "/api/v1/pods/exec"]
+        {
+            assert_eq!(found(path), None, "{path}");
+        }
+    }
 }

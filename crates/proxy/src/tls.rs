@@ -14,9 +14,11 @@ use arc_swap::ArcSwap;
 use dogwatch_apiserver::Certificates;
 use parking_lot::Mutex;
 use rustls::crypto::ring;
+use rustls::pki_types::UnixTime;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use sha2::{Digest, Sha256};
 use tokio_rustls::TlsAcceptor;
@@ -51,9 +53,16 @@ pub enum ServerCertificate {
 pub(crate) struct Tls {
     source: Source,
     client_authority: Option<PathBuf>,
-    current: ArcSwap<ServerConfig>,
+    current: ArcSwap<Current>,
     /// The digest of the files that `current` was made of.
     digest: Mutex<[u8; 32]>,
+}
+
+/// What the next handshake uses.
+struct Current {
+    config: Arc<ServerConfig>,
+    /// Verifies the certificates of clients; `None` if none are accepted.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 enum Source {
@@ -96,7 +105,17 @@ impl Tls {
 
     /// Returns the acceptor for the next handshake.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.current.load_full())
+        TlsAcceptor::from(Arc::clone(&self.current.load().config))
+    }
+
+    /// Returns true if a client's certificates are valid now, by the authority that was read last. The
+    /// handshake was at another time, and may have resumed an older session.
+    pub(crate) fn is_valid(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let current = self.current.load();
+        let (Some(clients), Some((own, others))) = (&current.clients, chain.split_first()) else {
+            return false;
+        };
+        clients.verify_client_cert(own, others, UnixTime::now()).is_ok()
     }
 
     /// Returns the certificate of the generated authority, as PEM.
@@ -152,11 +171,12 @@ impl Source {
         Ok(Files { certificate, key, client_authority })
     }
 
-    fn config(&self, files: &Files, has_clients: bool) -> Result<ServerConfig, StartError> {
+    fn config(&self, files: &Files, has_clients: bool) -> Result<Current, StartError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| StartError::Certificate(error.to_string()))?;
+        let mut clients = None;
         let builder = if has_clients {
             let mut roots = RootCertStore::empty();
             for root in certificates(&files.client_authority, "the file of the client authority")? {
@@ -165,9 +185,9 @@ impl Source {
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
             // Callers with tokens have no certificate.
             let verifier = verifier.allow_unauthenticated().build();
-            builder.with_client_cert_verifier(
-                verifier.map_err(|error| StartError::Certificate(error.to_string()))?,
-            )
+            let verifier = verifier.map_err(|error| StartError::Certificate(error.to_string()))?;
+            clients = Some(Arc::clone(&verifier));
+            builder.with_client_cert_verifier(verifier)
         } else {
             builder.with_no_client_auth()
         };
@@ -184,7 +204,7 @@ impl Source {
             .with_single_cert(chain, key)
             .map_err(|error| StartError::Certificate(format!("certificate and key do not fit: {error}")))?;
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-        Ok(config)
+        Ok(Current { config: Arc::new(config), clients })
     }
 }
 
@@ -247,6 +267,46 @@ mod tests {
         write_pair(folder.path());
         assert!(tls.reload().unwrap());
         assert_ne!(Arc::as_ptr(&tls.current.load_full()), first);
+    }
+
+    #[test]
+    fn a_client_certificate_is_valid_until_it_expires_or_its_authority_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("clients.crt");
+        let (authority, other) = (Authority::new(), Authority::new());
+        std::fs::write(&file, authority.pem()).unwrap();
+        let generated = ServerCertificate::Generated { name: None };
+        let tls = Tls::new(&generated, [127, 0, 0, 1].into(), Some(file.clone())).unwrap();
+        let (valid, expired) = (authority.client(2100), authority.client(2001));
+        assert!(tls.is_valid(std::slice::from_ref(&valid)));
+        assert!(!tls.is_valid(&[expired]) && !tls.is_valid(&[other.client(2100)]) && !tls.is_valid(&[]));
+        std::fs::write(&file, other.pem()).unwrap();
+        assert!(tls.reload().unwrap());
+        assert!(!tls.is_valid(&[valid]));
+    }
+
+    /// An authority of client certificates.
+    struct Authority(rcgen::CertifiedIssuer<'static, KeyPair>);
+
+    impl Authority {
+        fn new() -> Self {
+            let mut params = CertificateParams::default();
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            Self(rcgen::CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+        }
+
+        fn pem(&self) -> String {
+            self.0.pem()
+        }
+
+        /// Returns a certificate that is valid until a year begins.
+        fn client(&self, until: i32) -> CertificateDer<'static> {
+            let mut params = CertificateParams::default();
+            params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+            params.not_after = rcgen::date_time_ymd(until, 1, 1);
+            params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+            params.signed_by(&KeyPair::generate().unwrap(), &self.0).unwrap().der().clone()
+        }
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl Rule {
         names(&self.resource, group, resource)
     }
 
+    /// Returns true if the rule hides objects.
+    pub(crate) fn hides(&self) -> bool {
+        self.changes.iter().any(|it| matches!(it, Change::Hide))
+    }
+
     /// Returns true if the rule keeps something from its callers. They may not write then: the answer to
     /// a patch could show it, and so could an object that no longer has the rule's labels.
     pub(crate) fn conceals(&self) -> bool {
@@ -90,11 +95,16 @@ impl Rule {
     }
 }
 
+/// Returns true if two groups have the same objects: events are in two.
+fn is_of_events(resource: &str, one: &str, other: &str) -> bool {
+    resource == "events" && [one, other].iter().all(|it| matches!(*it, "" | "events.k8s.io"))
+}
+
 /// Returns true if a word of the file names a resource: by its plural, with its group or without.
 pub(crate) fn names(word: &str, group: &str, resource: &str) -> bool {
     match word.split_once('.') {
         None => word == resource,
-        Some((name, of)) => name == resource && of == group,
+        Some((name, of)) => name == resource && (of == group || is_of_events(resource, of, group)),
     }
 }
 

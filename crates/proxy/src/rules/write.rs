@@ -17,6 +17,12 @@ pub(crate) enum RefusedWrite {
     /// The object does not exist for this caller.
     #[error("the object is hidden by {0:?} of the proxy")]
     Hidden(String),
+    /// The object is no longer the one that the caller has read.
+    #[error("the object has been modified; please apply your changes to the latest version and try again")]
+    Changed,
+    /// The written object has no metadata.
+    #[error("the object has no metadata")]
+    Malformed,
     /// The caller changed a list of which the rule has changed a part.
     #[error("{place} is changed by {rule:?} of the proxy, and the write changes it too; use a patch")]
     Mixed { rule: String, place: String },

@@ -111,7 +111,10 @@ async fn a_list_has_what_was_written_before_it_also_on_a_quiet_collection() {
         }))
         .unwrap();
         let pods = Api::<Pod>::namespaced(writer.client().clone(), "default");
-        pods.create(&WriteParams::default(), &pod).await.unwrap();
+        let pod = pods.create(&WriteParams::default(), &pod).await.unwrap();
+        let newest = ListParams::default().at(pod.metadata.resource_version.unwrap());
+        let listed = within("a list at a version of another collection", reader.list(&newest)).await;
+        assert_eq!(listed.unwrap().items.len(), round + 1);
         let listed = within("a list of a quiet collection", reader.list(&ListParams::default())).await;
         assert_eq!(listed.unwrap().items.len(), round + 1);
     }

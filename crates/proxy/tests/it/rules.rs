@@ -133,6 +133,12 @@ async fn a_write_keeps_the_callers_changes_and_stores_nothing_of_the_rules() {
     let stored = ruled.stored().get("marked").await.unwrap();
     assert_eq!(stored.data.as_ref().unwrap()["value"], "2");
     assert_eq!(stored.metadata.annotations, Some([("own".to_owned(), "yes".to_owned())].into()));
+    let undecodable = caller(&ruled.proxy, "admin").put();
+    let undecodable = undecodable.uri("/api/v1/namespaces/default/configmaps/marked").body(
+        "application/json",
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"marked"},"data":{"a":"\ud800"}}"#,
+    );
+    assert!(undecodable.bytes().await.unwrap_err().is_bad_request());
     let stale = seen.replace("marked", &WriteParams::default(), &map).await.unwrap_err();
     assert!(stale.is_conflict(), "{stale}");
 }
@@ -161,6 +167,11 @@ async fn a_rule_may_refuse_writes_and_a_hidden_object_does_not_exist() {
     let status = caller(&ruled.proxy, "admin").get();
     let status = status.uri("/api/v1/namespaces/default/configmaps/secret/status").bytes().await;
     assert!(status.unwrap_err().is_not_found());
+    let apart = caller(&ruled.proxy, "admin").post();
+    let apart =
+        apart.uri("/api/v1/namespaces/default/configmaps/secret/eviction").json(&json!({})).bytes().await;
+    let apart = apart.unwrap_err();
+    assert!(apart.to_string().contains("\"secret\" not found"), "{apart}");
     assert_eq!(ruled.stored().get("secret").await.unwrap().data.unwrap()["value"], "1");
 }
 
@@ -248,13 +259,31 @@ async fn callers_without_a_name_get_nothing_of_a_resource_with_rules() {
     assert!(refused.is_forbidden() && refused.to_string().contains("without impersonation"), "{refused}");
 }
 
+/// May read one config map.
+const ONE_NAME: &str = "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: one, namespace: default}
+rules:
+- {apiGroups: [''], resources: [configmaps], resourceNames: [plain], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: one, namespace: default}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: one}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: User, name: named}
+";
+
 #[tokio::test]
 async fn callers_without_rights_learn_nothing_of_hidden_objects_from_writes() {
     let server = ApiServer::builder()
         .tls(true)
         .token("admin")
         .token_of("bob-token", User::named("bob", &[]))
+        .token_of("named-token", User::named("named", &[]))
         .authorization(AuthorizationMode::Rbac)
+        .yaml(ONE_NAME)
         .start()
         .await
         .unwrap();
@@ -270,6 +299,11 @@ async fn callers_without_rights_learn_nothing_of_hidden_objects_from_writes() {
     hidden.metadata.labels = Some([("hidden".to_owned(), String::new())].into());
     let stored = maps(Client::new(config(&server.kubeconfig())).unwrap());
     stored.create(&WriteParams::default(), &hidden).await.unwrap();
+    stored.create(&WriteParams::default(), &map("plain", "1")).await.unwrap();
+    let named = maps(caller(&proxy, "named-token"));
+    let one = ListParams::default().fields("metadata.name=plain".parse().unwrap());
+    assert_eq!(named.list(&one).await.unwrap().items.len(), 1);
+    assert!(named.list(&ListParams::default()).await.unwrap_err().is_forbidden());
     let bob = maps(caller(&proxy, "bob-token"));
     let patch = json!({ "data": { "value": "2" } });
     for name in ["hidden", "missing"] {
