@@ -485,6 +485,7 @@ mod tests {
         let mut definition = json!({ "metadata": { "name": "things.ex.io" }, "spec": {
             "group": "ex.io", "scope": "Cluster", "versions": versions,
             "names": { "plural": "things", "kind": "Thing" } } });
+        super::super::definition::fill_defaults(&mut definition);
         super::super::definition::prepare_create(&mut definition);
         check_create(&definition).iter().map(ToString::to_string).collect()
     }

@@ -266,10 +266,9 @@ pub fn fill_defaults(definition: &mut Value) {
     }
 }
 
-/// Prepares a new definition for validation and storage: fills in defaults, sets an empty status
-/// with the stored version, and the first generation.
+/// Prepares a new definition, which has its defaults, for validation and storage: sets an empty
+/// status with the stored version, and the first generation.
 pub fn prepare_create(definition: &mut Value) {
-    fill_defaults(definition);
     let stored: Vec<Value> = storage_version(definition).into_iter().map(Value::String).collect();
     let status =
         json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored});
@@ -279,10 +278,9 @@ pub fn prepare_create(definition: &mut Value) {
     set_generation(definition, 1);
 }
 
-/// Prepares an updated definition: keeps the status, adds a new storage version to the stored ones,
-/// and increments the generation if `spec` has changed.
+/// Prepares an updated definition, which has its defaults: keeps the status, adds a new storage
+/// version to the stored ones, and increments the generation if `spec` has changed.
 pub fn prepare_update(definition: &mut Value, old: &Value) {
-    fill_defaults(definition);
     let mut status = old.get("status").cloned().unwrap_or_else(|| json!({}));
     if let Some(version) = storage_version(definition) {
         add_stored(&mut status, version);

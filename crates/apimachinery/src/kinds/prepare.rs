@@ -1,7 +1,8 @@
 //! The fields that the server itself sets before an object is stored: status, generation, and
 //! everything it decides.
 //!
-//! Runs after the defaults and before validation. What depends on more than the object (addresses,
+//! Runs before validation, on objects that have their defaults: those are set once, when a request, a
+//! patch or the result of a webhook is decoded. What depends on more than the object (addresses,
 //! ports, priorities) is obtained from [`ClusterResources`]. What only some kinds need is in the
 //! files of these kinds.
 
@@ -10,6 +11,7 @@ use serde_json::Value;
 use crate::ApiError;
 use crate::kinds::json_access::{at, entries, number, object};
 use crate::kinds::rules::KindRules;
+use crate::kinds::shape;
 use crate::kinds::traits::StatusMetadata;
 
 pub use crate::kinds::allocate::ClusterResources;
@@ -27,13 +29,15 @@ pub fn for_create(
     if let Some(map) = value.as_object_mut() {
         if traits.has_status && !rules.creates_status {
             map.remove("status");
+            map.extend(
+                shape::blank_status(rules.group, version, rules.kind).map(|it| ("status".to_owned(), it)),
+            );
         }
         let meta = object(map, "metadata");
         if traits.has_generation {
             meta.insert("generation".to_owned(), 1.into());
         }
     }
-    rules.apply_defaults(version, value);
     (rules.prepare_create)(value, now, around)
 }
 
@@ -53,8 +57,8 @@ pub fn for_update(
     Ok(())
 }
 
-/// Prepares the new state of an object of this version for a write to its `/status`.
-pub fn for_status_update(rules: &KindRules, version: &str, new: &mut Value, old: &Value) {
+/// Prepares the new state of an object for a write to its `/status`.
+pub fn for_status_update(rules: &KindRules, new: &mut Value, old: &Value) {
     let traits = rules.traits;
     let status = new.get("status").cloned();
     let mut meta = new.get("metadata").cloned().unwrap_or_default();
@@ -79,7 +83,6 @@ pub fn for_status_update(rules: &KindRules, version: &str, new: &mut Value, old:
         };
     }
     (rules.prepare_status)(&mut stored, old);
-    rules.apply_defaults(version, &mut stored);
     *new = stored;
 }
 

@@ -74,15 +74,27 @@ fn field(written: &'static str, keeps_empty: bool) -> Option<Field> {
 /// Gives an object of a built-in kind the wire format of its type. Returns true if the kind is in
 /// the table.
 pub fn apply(group: &str, version: &str, kind: &str, object: &mut Map<String, Value>) -> bool {
+    let Some(fields) = fields_of(group, version, kind) else { return false };
+    walk(fields, object);
+    true
+}
+
+/// Returns the status of a built-in kind in which no field is set, unless it is omitted then.
+pub(in crate::kinds) fn blank_status(group: &str, version: &str, kind: &str) -> Option<Value> {
+    let status = fields_of(group, version, kind)?.iter().find(|it| it.name == "status")?;
+    let mut object = Map::new();
+    walk(std::slice::from_ref(status), &mut object);
+    object.remove("status")
+}
+
+fn fields_of(group: &str, version: &str, kind: &str) -> Option<&'static [Field]> {
     let package = match group {
         "" => "core",
         "internal.apiserver.k8s.io" => "apiserverinternal",
         group => group.split('.').next().unwrap_or_default(),
     };
     let name = format!("{package}/{version}.{kind}");
-    let Some(fields) = TYPES.get(name.as_str()) else { return false };
-    walk(fields, object);
-    true
+    TYPES.get(name.as_str()).map(Vec::as_slice)
 }
 
 fn walk(fields: &[Field], object: &mut Map<String, Value>) {

@@ -9,9 +9,12 @@ const LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric ch
                      character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
                      validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
+/// Returns a definition after decoding and defaulting.
 fn define(name: &str, spec: Value) -> Value {
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
-           "spec": spec})
+    let mut definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                                "metadata": {"name": name}, "spec": spec});
+    definition::fill_defaults(&mut definition);
+    definition
 }
 
 /// Returns a definition with one version of this schema.

@@ -1,5 +1,5 @@
-//! The fourth stage of a write: applies the rules of the kind to the object, which fill in defaults,
-//! allocate addresses, and keep what the request cannot change.
+//! The fourth stage of a write: applies the rules of the kind to the object, which allocate
+//! addresses and keep what the request cannot change.
 
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
@@ -75,16 +75,13 @@ impl Write<'_> {
         match place.part {
             // An eviction adds a condition to the status of its pod.
             "status" | "eviction" => {
-                prepare::for_status_update(kind.rules, version, new, old);
+                prepare::for_status_update(kind.rules, new, old);
                 if kind.is(&SIGNING_REQUEST) {
                     signing::keep_decisions(new, old);
                     signing::date_conditions(new, old, &now);
                 }
             }
-            "finalize" => {
-                keep_fields(new, old, &["status"]);
-                kind.rules.apply_defaults(version, new);
-            }
+            "finalize" => keep_fields(new, old, &["status"]),
             "binding" => {}
             "approval" => {
                 let conditions = new.pointer("/status/conditions").cloned();

@@ -82,6 +82,10 @@ impl Cluster {
             if !change(&mut new) {
                 return Ok(Some(ResponseObject::Stored(current)));
             }
+            if place.kind.custom_version().is_none() {
+                // A request gets them when its body is decoded.
+                place.kind.rules.apply_defaults(&place.kind.def.version, &mut new);
+            }
             match Write::change(self, place, (&current, &old), new, writer).attempt().await? {
                 Attempt::Done(written) => return Ok(Some(written.object)),
                 Attempt::Again => {}

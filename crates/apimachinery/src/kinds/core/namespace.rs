@@ -32,7 +32,6 @@ pub static RULES: KindRules = KindRules {
     },
     prepare_update: |new, old, _| {
         copy(new, old, "spec");
-        RULES.apply_defaults("v1", new);
         Ok(())
     },
     validate_create: |out, object| {
@@ -50,15 +49,23 @@ pub static RULES: KindRules = KindRules {
 };
 
 fn defaults(_: &str, map: &mut Object) {
+    label_with_name(map);
+    fill(object(map, "status"), "phase", "Active");
+}
+
+fn label_with_name(map: &mut Object) {
     let meta = object(map, "metadata");
     if let Some(name) = meta.get("name").cloned() {
         object(meta, "labels").insert("kubernetes.io/metadata.name".to_owned(), name);
     }
-    fill(object(map, "status"), "phase", "Active");
 }
 
 fn new_namespace(namespace: &mut Value) {
     let Some(map) = namespace.as_object_mut() else { return };
+    // When defaults were set, a generated name was not known: `namespaceStrategy.Canonicalize` in
+    // k8s.io/kubernetes v1.36.4 pkg/registry/core/namespace/strategy.go.
+    label_with_name(map);
+    fill(object(map, "status"), "phase", "Active");
     let spec = object(map, "spec");
     let mut finalizers = spec.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
     if !finalizers.contains(&"kubernetes".into()) {

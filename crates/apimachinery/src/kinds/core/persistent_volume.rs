@@ -26,6 +26,7 @@ pub(crate) static RULES: KindRules = KindRules {
     default: defaults,
     prepare_create: |volume, now, _| {
         add_finalizer(volume, "kubernetes.io/pv-protection");
+        volume["status"]["phase"] = "Pending".into();
         volume["status"]["lastPhaseTransitionTime"] = now.into();
         Ok(())
     },

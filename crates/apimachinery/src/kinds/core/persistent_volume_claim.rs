@@ -26,6 +26,7 @@ pub(crate) static RULES: KindRules = KindRules {
     default: |_, map| defaults(map),
     prepare_create: |claim, _, _| {
         add_finalizer(claim, "kubernetes.io/pvc-protection");
+        claim["status"]["phase"] = "Pending".into();
         drop_unsupported_source(claim);
         normalize_sources(claim);
         Ok(())
