@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::charges::Charge;
 use super::object_fields::object_mut;
-use super::place::MODIFIED;
 use super::policies::{Policies, forbidden};
 use super::write::Write;
 use super::{Cluster, ObjectRef, Writer};
@@ -102,7 +101,7 @@ impl<'a> Write<'a> {
                 return Ok(Some(pending));
             }
         }
-        Err(place.kind.conflict(text(new, "/metadata/name"), MODIFIED))
+        Err(place.kind.modified(text(new, "/metadata/name")))
     }
 }
 

@@ -4,9 +4,8 @@
 use serde_json::{Value, json};
 
 use super::commit::{ATTEMPTS, Attempt};
+use super::conflict::check_stored;
 use super::object_fields::{metadata_mut, object_mut, set_condition, success};
-use super::place::MODIFIED;
-use super::preconditions::check_stored;
 use super::write::{Owning, Write};
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
 use crate::ApiError;
@@ -65,7 +64,7 @@ impl Cluster {
                 Attempt::Again => {}
             }
         }
-        Err(pods.conflict(pod, MODIFIED))
+        Err(pods.modified(pod))
     }
 }
 

@@ -9,12 +9,12 @@ use super::WriteOutcome;
 use super::after_removal::after_removal;
 use super::definition_checks::{check_accepts_new, check_defined};
 use super::deletion_step::is_to_be_removed;
+use super::name_checks::check_key;
 use super::namespaces::admit_to_namespace;
 use super::object_fields::metadata_mut;
-use super::preconditions::check_key;
 use super::write::{Base, Owning, Write};
 use crate::ApiError;
-use crate::kinds::json_access::{at, text};
+use crate::kinds::json_access::text;
 use crate::memory;
 use crate::store::{Draft, Expect};
 
@@ -63,16 +63,9 @@ impl Write<'_> {
         let (cluster, place, kind) = (self.cluster, self.place, self.place.kind);
         let name = text(&self.new, "/metadata/name").to_owned();
         let key = place.key_of(&name)?;
-        let exists = |current: &Value| {
-            let mut refusal = ApiError::already_exists(&kind.def.group, &kind.def.plural, &name);
-            if at(current, "/metadata/deletionTimestamp").is_some() {
-                refusal.0.message = format!("object is being deleted: {}", refusal.0.message);
-            }
-            refusal
-        };
         if self.writer.dry_run {
             if let Some(current) = cluster.get(kind, &key) {
-                return Err(exists(&current.to_value()));
+                return Err(kind.already_exists(&name, &current.to_value()));
             }
             return Ok(self.outcome(|new| WriteOutcome::value(new, true)));
         }
@@ -88,7 +81,10 @@ impl Write<'_> {
                 cluster.definitions().changed(kind).await;
                 Ok(self.outcome(|_| WriteOutcome::stored(stored, true)))
             }
-            Err(lost) => Err(exists(&lost.current.map(|it| it.to_value()).unwrap_or_default())),
+            Err(lost) => {
+                let current = lost.current.map(|it| it.to_value()).unwrap_or_default();
+                Err(kind.already_exists(&name, &current))
+            }
         }
     }
 

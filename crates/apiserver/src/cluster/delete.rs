@@ -13,7 +13,6 @@ use super::commit::ATTEMPTS;
 use super::delete_options::warning_of_deleting;
 use super::deletion_step::{DeletionStep, next_step};
 use super::namespaces::refuse_protected;
-use super::place::MODIFIED;
 use super::{Admission, Cluster, DeleteOptions, ObjectRef, ResponseObject, Writer};
 use crate::ApiError;
 use crate::registry::Kind;
@@ -185,7 +184,7 @@ impl Deletion<'_> {
                 }
             }
         }
-        Err(kind.conflict(place.name, MODIFIED))
+        Err(kind.modified(place.name))
     }
 
     /// Calls the admission webhooks. Returns their warnings.

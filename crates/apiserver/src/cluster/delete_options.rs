@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::ObjectRef;
+use super::conflict::check_deletion;
 use crate::ApiError;
-use crate::kinds::NAMESPACE;
 use crate::registry::Kind;
 use crate::store::Encoded;
 
@@ -75,30 +75,7 @@ impl DeleteOptions {
         place: &ObjectRef<'_>,
         current: &Encoded,
     ) -> Result<(), ApiError> {
-        let refused =
-            |why: String| ApiError::conflict(&place.kind.def.group, &place.kind.def.kind, place.name, &why);
-        if let Some(uid) = self.uid.as_deref().filter(|it| *it != current.uid()) {
-            // kube-apiserver checks namespaces with another message (k8s.io/kubernetes v1.36.4
-            // pkg/registry/core/namespace/storage/storage.go).
-            if place.kind.is(&NAMESPACE) {
-                let why = format!(
-                    "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                    current.uid()
-                );
-                return Err(place.kind.conflict(place.name, &why));
-            }
-            return Err(refused(format!(
-                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
-                current.uid()
-            )));
-        }
-        if let Some(version) = self.version.as_deref().filter(|it| *it != current.version().to_string()) {
-            return Err(refused(format!(
-                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
-                current.version()
-            )));
-        }
-        Ok(())
+        check_deletion(place, (self.uid.as_deref(), self.version.as_deref()), current)
     }
 }
 

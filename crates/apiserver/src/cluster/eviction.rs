@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::commit::{ATTEMPTS, Attempt};
 use super::disruption_budget::{BudgetDecision, spend_budget, unprocessed};
 use super::object_fields::{set_condition, success};
-use super::place::MODIFIED;
 use super::write::{Owning, Write};
 use super::{Cluster, DeleteOptions, ObjectRef, Propagation, WriteOutcome, Writer};
 use crate::ApiError;
@@ -76,7 +75,7 @@ impl Eviction<'_> {
             self.delete(&self.options).await?;
             return Ok(evicted());
         }
-        Err(place.kind.conflict(place.name, MODIFIED))
+        Err(place.kind.modified(place.name))
     }
 
     /// Deletes the pod after setting the condition that says why. Calls no webhooks: they have
@@ -114,7 +113,7 @@ impl Eviction<'_> {
                 Attempt::Again => {}
             }
         }
-        Err(place.kind.conflict(place.name, MODIFIED))
+        Err(place.kind.modified(place.name))
     }
 }
 

@@ -6,12 +6,11 @@ use super::commit::{ATTEMPTS, Attempt, check_memory};
 use super::decode::{
     AFTER_MUTATION, check_custom_kind, check_strict, check_type, dedup_owner_references, settle,
 };
+use super::name_checks::check_name;
 use super::namespaces::settle_namespace;
 use super::object_fields::metadata_mut;
 use super::own::with_conversions;
 use super::patch_body::{PatchBody, decode_applied, decode_patch};
-use super::place::MODIFIED;
-use super::preconditions::check_name;
 use super::scale::ScaleSubresource;
 use super::write::{Owning, Write};
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
@@ -75,7 +74,7 @@ impl Cluster {
                 Attempt::Again => {}
             }
         }
-        Err(kind.conflict(place.name, MODIFIED))
+        Err(kind.modified(place.name))
     }
 
     async fn apply(
@@ -152,7 +151,7 @@ impl Cluster {
                 Attempt::Again => {}
             }
         }
-        Err(kind.conflict(place.name, MODIFIED))
+        Err(kind.modified(place.name))
     }
 }
 

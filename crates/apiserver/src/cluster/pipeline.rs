@@ -2,10 +2,11 @@
 
 use super::WriteOutcome;
 use super::commit::Attempt;
+use super::conflict::check_version;
 use super::definition_checks::check_accepts_new;
+use super::name_checks::check_name;
 use super::namespaces::{admit_to_namespace, settle_namespace};
 use super::object_fields::metadata_mut;
-use super::preconditions::{check_name, check_version};
 use super::prepare::keep_system_fields;
 use super::service_addresses::{AddressClaim, ServiceAddresses};
 use super::write::Write;

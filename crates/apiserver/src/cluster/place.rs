@@ -11,10 +11,6 @@ use crate::registry::Kind;
 use crate::store::Encoded;
 use crate::user::User;
 
-/// The message of a conflict with a newer version.
-pub(super) const MODIFIED: &str =
-    "the object has been modified; please apply your changes to the latest version and try again";
-
 /// The target of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectRef<'a> {

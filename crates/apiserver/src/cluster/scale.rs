@@ -4,11 +4,10 @@ use serde_json::Value;
 
 use super::admission_attributes::AdmissionAttributes;
 use super::commit::{ATTEMPTS, Attempt};
+use super::conflict::{check_stored, check_version};
 use super::decode::check_strict;
 use super::object_fields::{metadata_mut, object_mut};
 use super::patch_body::{PatchBody, decode_applied, decode_patch};
-use super::place::MODIFIED;
-use super::preconditions::{check_stored, check_version};
 use super::write::{Owning, Write};
 use super::{Cluster, ObjectRef, ResponseObject, WriteOutcome, Writer};
 use crate::builtin::{self, BuiltinDefinitions};
@@ -127,7 +126,7 @@ impl ScaleSubresource<'_> {
                 }
             }
         }
-        Err(kind.conflict(place.name, MODIFIED))
+        Err(kind.modified(place.name))
     }
 
     /// Calls the mutating webhooks with a Scale. Returns their warnings.

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::commit::{ATTEMPTS, Attempt};
+use super::conflict::check_stored;
+use super::name_checks::check_name;
 use super::namespaces::settle_namespace;
 use super::object_fields::metadata_mut;
-use super::place::MODIFIED;
-use super::preconditions::{check_name, check_stored};
 use super::scale::ScaleSubresource;
 use super::write::Write;
 use super::{Cluster, ObjectRef, ResponseObject, WriteOutcome, Writer};
@@ -60,7 +60,7 @@ impl Cluster {
                 Attempt::Again => {}
             }
         }
-        Err(place.kind.conflict(place.name, MODIFIED))
+        Err(place.kind.modified(place.name))
     }
 
     /// Applies `change` to the current state of an object, and again after a conflict. `change`
@@ -91,6 +91,6 @@ impl Cluster {
                 Attempt::Again => {}
             }
         }
-        Err(place.kind.conflict(place.name, MODIFIED))
+        Err(place.kind.modified(place.name))
     }
 }

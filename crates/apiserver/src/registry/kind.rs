@@ -349,11 +349,6 @@ impl Kind {
     pub fn not_found(&self, name: &str) -> ApiError {
         ApiError::not_found(&self.def.group, &self.def.plural, name)
     }
-
-    /// Creates a 409: the object is in a state that does not permit the request.
-    pub fn conflict(&self, name: &str, why: &str) -> ApiError {
-        ApiError::conflict(&self.def.group, &self.def.plural, name, why)
-    }
 }
 
 /// Brings a stored custom object up to date with the version it was stored in: unknown fields are
