@@ -67,6 +67,8 @@ pub struct KindRules {
     pub deprecation: Option<&'static str>,
     /// The warning for deletions that leave the fate of dependents to the default.
     pub deletion_warning: Option<&'static str>,
+    /// The objects that a cluster needs and that cannot be deleted.
+    pub undeletable: Option<Undeletable>,
 
     /// The selectable fields.
     pub fields: SelectableFields,
@@ -121,6 +123,7 @@ pub(crate) const COMMON: KindRules = KindRules {
     pod_spec: None,
     deprecation: None,
     deletion_warning: None,
+    undeletable: None,
     fields: SelectableFields::COMMON,
     cells: cells::name_and_age,
     row_conditions: |_| None,
@@ -134,6 +137,17 @@ pub(crate) const COMMON: KindRules = KindRules {
     review: None,
     counterpart: None,
 };
+
+/// The objects of a kind that cannot be deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct Undeletable {
+    /// The names of the objects.
+    pub names: &'static [&'static str],
+    /// The reason in the response.
+    pub why: &'static str,
+    /// True if they are kept also when all objects of the kind are deleted.
+    pub in_collections: bool,
+}
 
 /// The conversion between the served and the stored form of a kind.
 #[derive(Clone, Copy, Debug)]

@@ -87,13 +87,17 @@ pub(in crate::kinds) fn blank_status(group: &str, version: &str, kind: &str) -> 
     object.remove("status")
 }
 
-fn fields_of(group: &str, version: &str, kind: &str) -> Option<&'static [Field]> {
-    let package = match group {
+/// Returns the name of the Go package that has the types of a group.
+pub fn go_package(group: &str) -> &str {
+    match group {
         "" => "core",
         "internal.apiserver.k8s.io" => "apiserverinternal",
         group => group.split('.').next().unwrap_or_default(),
-    };
-    let name = format!("{package}/{version}.{kind}");
+    }
+}
+
+fn fields_of(group: &str, version: &str, kind: &str) -> Option<&'static [Field]> {
+    let name = format!("{}/{version}.{kind}", go_package(group));
     TYPES.get(name.as_str()).map(Vec::as_slice)
 }
 

@@ -12,9 +12,9 @@ use super::after_removal::after_removal;
 use super::commit::ATTEMPTS;
 use super::delete_options::warning_of_deleting;
 use super::deletion_step::{DeletionStep, next_step};
-use super::namespaces::refuse_protected;
 use super::{Admission, Cluster, DeleteOptions, ObjectRef, ResponseObject, Writer};
 use crate::ApiError;
+use crate::kinds::rules::Undeletable;
 use crate::registry::Kind;
 use crate::store::{Draft, Encoded, Expect};
 
@@ -77,7 +77,7 @@ impl Cluster {
         options: &DeleteOptions,
         writer: &Writer,
     ) -> Result<Deleted, ApiError> {
-        refuse_system_class(place)?;
+        refuse_undeletable(place, |_| true)?;
         self.delete_as(place, options, writer, Admission::Review).await
     }
 
@@ -140,7 +140,7 @@ impl Deletion<'_> {
     /// write in between repeats the last step on the new state.
     async fn run(self) -> Result<Deleted, ApiError> {
         let (cluster, place, kind) = (self.cluster, self.place, self.place.kind);
-        refuse_protected(place)?;
+        refuse_undeletable(place, |it| it.in_collections)?;
         // The state that this deletion has stored before it removes the object.
         let mut own: Option<Arc<Encoded>> = None;
         let said: Vec<String> =
@@ -260,15 +260,15 @@ fn stored_draft(kind: &Kind, object: Value) -> Result<Draft, ApiError> {
     }
 }
 
-/// Rejects the deletion of a priority class that pods of the system need.
-fn refuse_system_class(place: &ObjectRef<'_>) -> Result<(), ApiError> {
-    let def = &place.kind.def;
-    let is_class = (def.group.as_str(), def.plural.as_str()) == ("scheduling.k8s.io", "priorityclasses");
-    if is_class && matches!(place.name, "system-node-critical" | "system-cluster-critical") {
-        let why = "this is a system priority class and cannot be deleted";
-        return Err(ApiError::forbidden(&def.group, &def.plural, place.name, why));
+/// Rejects the deletion of an object that the cluster needs, if its kind has such objects and
+/// `applies` to them.
+fn refuse_undeletable(place: &ObjectRef<'_>, applies: impl Fn(&Undeletable) -> bool) -> Result<(), ApiError> {
+    let (def, kind) = (&place.kind.def, place.kind);
+    let kept = kind.rules.undeletable.filter(|it| applies(it) && it.names.contains(&place.name));
+    match kept {
+        Some(kept) => Err(ApiError::forbidden(&def.group, &def.plural, place.name, kept.why)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -8,20 +8,16 @@ use serde_json::Value;
 use super::ObjectRef;
 use super::object_fields::metadata_mut;
 use crate::ApiError;
-use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::text;
 use crate::store::{CollectionName, Store};
 
 static NAMESPACES: LazyLock<CollectionName> = LazyLock::new(|| "/namespaces".into());
 
-/// The namespaces that cannot be deleted.
-const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
-
 /// Rejects a creation in a namespace that does not exist, or is being deleted.
 pub(super) fn admit_to_namespace(store: &Store, place: &ObjectRef<'_>, name: &str) -> Result<(), ApiError> {
     let Some(namespace) = place.namespace.filter(|_| place.kind.def.namespaced) else { return Ok(()) };
     // Access reviews name a namespace without being stored in it.
-    if place.kind.def.group == "authorization.k8s.io" {
+    if place.kind.rules.review.is_some() {
         return Ok(());
     }
     let missing = || ApiError::not_found("", "namespaces", namespace);
@@ -36,14 +32,6 @@ pub(super) fn admit_to_namespace(store: &Store, place: &ObjectRef<'_>, name: &st
             &cause,
             "metadata.namespace",
         ));
-    }
-    Ok(())
-}
-
-/// Rejects the deletion of a namespace that the cluster needs.
-pub(super) fn refuse_protected(place: &ObjectRef<'_>) -> Result<(), ApiError> {
-    if place.kind.is(&NAMESPACE) && PROTECTED.contains(&place.name) {
-        return Err(ApiError::forbidden("", "namespaces", place.name, "this namespace may not be deleted"));
     }
     Ok(())
 }

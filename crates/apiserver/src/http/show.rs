@@ -18,6 +18,7 @@ use super::show_protobuf::{ProtobufList, has_stored_metadata};
 use crate::ApiError;
 use crate::cluster::ResponseObject;
 use crate::custom::columns::{self as custom_columns, CellRoom};
+use crate::kinds::shape::go_package;
 use crate::print;
 use crate::reading::{Page, Selection};
 use crate::registry::{Kind, Unconverted};
@@ -306,12 +307,7 @@ async fn whole_list(
 
 /// Returns the name of the Go type of a built-in kind in kube-apiserver.
 fn go_type(kind: &Kind) -> String {
-    let package = match kind.def.group.as_str() {
-        "" | "events.k8s.io" => "core",
-        "internal.apiserver.k8s.io" => "apiserverinternal",
-        group => group.split('.').next().unwrap_or_default(),
-    };
-    format!("*{package}.{}", kind.def.kind)
+    format!("*{}.{}", go_package(kind.stored_group()), kind.def.kind)
 }
 
 fn not_a_list(kind: &Kind) -> ApiError {

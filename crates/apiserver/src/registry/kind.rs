@@ -338,11 +338,15 @@ impl Kind {
     /// Creates a 422: the object is invalid.
     pub fn invalid(&self, name: &str, problems: &[FieldError]) -> ApiError {
         // kube-apiserver validates events of both groups as events of the core group.
-        let group = match &self.family {
+        ApiError::invalid(self.stored_group(), &self.def.kind, name, problems)
+    }
+
+    /// Returns the group of the objects as they are stored.
+    pub fn stored_group(&self) -> &str {
+        match &self.family {
             Family::Converted(conversion) => conversion.stored_group,
             _ => &self.def.group,
-        };
-        ApiError::invalid(group, &self.def.kind, name, problems)
+        }
     }
 
     /// Creates a 404: the object does not exist.

@@ -8,7 +8,7 @@ use crate::kinds::cells;
 use crate::kinds::fields::{Field, SelectableFields};
 use crate::kinds::json_access::{Object, at, fill, items, object, text};
 use crate::kinds::prepare::copy;
-use crate::kinds::rules::{COMMON, KindRules};
+use crate::kinds::rules::{COMMON, KindRules, Undeletable};
 use crate::kinds::traits::{KindTraits, NameRule};
 use crate::kinds::validate::check::FieldErrors;
 use crate::kinds::validate::metadata::finalizer;
@@ -44,6 +44,13 @@ pub static RULES: KindRules = KindRules {
         namespace: false,
         ..SelectableFields::of(&[Field::text("status.phase", "/status/phase")])
     },
+    // `NamespaceLifecycle` in k8s.io/apiserver v0.36.4
+    // pkg/admission/plugin/namespace/lifecycle/admission.go.
+    undeletable: Some(Undeletable {
+        names: &["default", "kube-system", "kube-public"],
+        why: "this namespace may not be deleted",
+        in_collections: true,
+    }),
     cells,
     ..COMMON
 };

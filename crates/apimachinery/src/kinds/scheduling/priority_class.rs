@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::kinds::age;
 use crate::kinds::cells;
 use crate::kinds::json_access::{at, fill, flag, number, text};
-use crate::kinds::rules::{COMMON, KindRules};
+use crate::kinds::rules::{COMMON, KindRules, Undeletable};
 use crate::kinds::traits::{KindTraits, MetadataPasses};
 use crate::kinds::validate::check::{FieldErrors, forbidden, immutable, one_of};
 
@@ -22,6 +22,14 @@ pub(crate) static RULES: KindRules = KindRules {
     counts_updates: Some(false),
     validate_create: priority_class,
     validate_update: Some(validate_update),
+    // `REST.Delete` in k8s.io/kubernetes v1.36.4
+    // pkg/registry/scheduling/priorityclass/storage/storage.go, which a deletion of all classes does
+    // not call.
+    undeletable: Some(Undeletable {
+        names: &["system-node-critical", "system-cluster-critical"],
+        why: "this is a system priority class and cannot be deleted",
+        in_collections: false,
+    }),
     cells,
     ..COMMON
 };
