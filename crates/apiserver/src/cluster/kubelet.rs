@@ -8,25 +8,52 @@ use dogwatch_core::{ObjectKey, Reason};
 
 use super::{Cluster, ObjectRef};
 use crate::ApiError;
+use crate::authorization::{AccessRequest, AccessTarget, Decision};
 use crate::kinds::json_access::{items, text};
 use crate::kinds::{POD, SERVICE};
-use crate::store::{Encoded, Store};
+use crate::store::Encoded;
+use crate::user::User;
 
 /// A request for something inside a pod, a service or a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KubeletRequest<'a> {
-    store: &'a Store,
+    cluster: &'a Cluster,
     place: &'a ObjectRef<'a>,
 }
 
 impl<'a> KubeletRequest<'a> {
     /// Returns the request for the subresource at a place.
     pub(crate) fn of(cluster: &'a Cluster, place: &'a ObjectRef<'a>) -> Self {
-        Self { store: cluster.store(), place }
+        Self { cluster, place }
     }
 }
 
 impl KubeletRequest<'_> {
+    /// Rejects a connection to a pod by a user who may not create one, whatever the method of the
+    /// request: browsers can open a WebSocket only with GET. Mirrors `ensureAuthorizedForVerb` in
+    /// k8s.io/kubernetes v1.36.4 pkg/registry/core/pod/rest/subresources.go.
+    ///
+    /// # Errors
+    /// 403 if the user may not.
+    pub(crate) fn check_permission(&self, user: &User) -> Result<(), ApiError> {
+        let place = self.place;
+        if !place.kind.is(&POD) || !matches!(place.part, "exec" | "attach" | "portforward") {
+            return Ok(());
+        }
+        let target = AccessTarget::Resource {
+            group: "",
+            resource: "pods",
+            subresource: place.part,
+            namespace: place.namespace.unwrap_or_default(),
+            name: place.name,
+        };
+        let request = AccessRequest { verb: "create".into(), target };
+        match self.cluster.authorize(user, &request) {
+            Decision { allowed: true, .. } => Ok(()),
+            Decision { reason, .. } => Err(ApiError::forbidden("", "pods", place.name, &reason)),
+        }
+    }
+
     /// Returns the error of a request that needs a connection: `exec`, `attach`, `portforward` or
     /// `proxy`.
     pub(crate) fn refuse_connection(&self, container: Option<&str>) -> ApiError {
@@ -84,7 +111,7 @@ impl KubeletRequest<'_> {
             return ApiError::bad_request(format!("pod {} does not have a host assigned", place.name));
         }
         let found = ObjectKey::from_parts(None, node).ok();
-        match found.and_then(|key| self.store.get(&"/nodes".into(), &key)) {
+        match found.and_then(|key| self.cluster.store().get(&"/nodes".into(), &key)) {
             None => ApiError::not_found("", "nodes", node),
             Some(_) => ApiError::internal(format!(
                 "error dialing backend: node {node:?} has no kubelet: this server runs no containers, so {} is not available",
@@ -95,6 +122,6 @@ impl KubeletRequest<'_> {
 
     fn current(&self) -> Result<Arc<Encoded>, ApiError> {
         let (kind, name) = (self.place.kind, self.place.name);
-        self.store.get(&kind.collection, &self.place.key()?).ok_or_else(|| kind.not_found(name))
+        self.cluster.store().get(&kind.collection, &self.place.key()?).ok_or_else(|| kind.not_found(name))
     }
 }

@@ -170,8 +170,9 @@ const MAX_WARNING_CHARS: usize = 4 * 1024;
 const TRUNCATED_WARNING: usize = 256;
 
 /// The maximum number of warnings in a response. kube-apiserver has no such limit and sends up to
-/// 240 short ones, but hyper's clients read at most 100 headers of a response and would fail the
-/// request.
+/// 240 short ones (`truncateAtTotalRunes` in k8s.io/apiserver v0.36.4
+/// pkg/endpoints/filters/warning.go), but hyper's clients read at most 100 headers of a response
+/// and would fail the request.
 const MAX_WARNINGS: usize = 64;
 
 /// Adds warnings to a response, each text once. If all of them together are too long, each is

@@ -27,7 +27,8 @@ impl Service {
         let deletion = self.deletion(exchange, body).await?;
         let writer = deleter(exchange, &deletion);
         let place = parsed.place();
-        // kube-apiserver reads the object in the version of the request first: a failed conversion
+        // kube-apiserver reads the object in the version of the request first (`Store.Delete` in
+        // k8s.io/apiserver v0.36.4 pkg/registry/generic/registry/store.go): a failed conversion
         // must not be the response to a deletion that has begun.
         if parsed.kind.converted_by_webhook().is_some()
             && let Some(found) = self.cluster.get(&parsed.kind, &place.key()?)
@@ -86,7 +87,7 @@ impl Service {
         exchange: &Exchange<'_>,
         body: B,
     ) -> Result<Deletion, ApiError> {
-        let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
+        let bytes = self.bodies().read(body, exchange.headers, exchange.connection).await?;
         Deletion::read(&bytes, || incoming::form(exchange.headers), exchange.query)
     }
 

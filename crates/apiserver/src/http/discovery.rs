@@ -1,5 +1,7 @@
 //! The discovery endpoints: the aggregated documents with their ETags, and the legacy ones.
 
+use std::sync::Arc;
+
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
@@ -10,7 +12,7 @@ use super::negotiated::{Endpoint, Negotiated};
 use super::parsed_request::{RoutingError, method_not_allowed, no_resource, not_found};
 use super::pieces::Pieces;
 use super::query::Query;
-use super::service::Service;
+use super::settings::Settings;
 use crate::ApiError;
 use crate::discovery::{
     AGGREGATED_PROTOBUF_TYPE, AGGREGATED_TYPE, api_versions, etag, group, group_list, resource_list,
@@ -18,7 +20,21 @@ use crate::discovery::{
 use crate::registry::Catalog;
 use crate::request::{Encoding, ObjectForm};
 
-impl Service {
+/// The discovery documents of the kinds that are served now.
+#[derive(Debug)]
+pub(super) struct Discovery<'a> {
+    catalog: Arc<Catalog>,
+    settings: &'a Settings,
+}
+
+impl<'a> Discovery<'a> {
+    /// Returns the documents of these kinds.
+    pub(super) fn of(catalog: Arc<Catalog>, settings: &'a Settings) -> Self {
+        Self { catalog, settings }
+    }
+}
+
+impl Discovery<'_> {
     /// Serves `/api`.
     pub(super) fn core_versions(
         &self,
@@ -30,24 +46,22 @@ impl Service {
         if method != Method::GET {
             return Err(method_not_allowed());
         }
-        let catalog = self.cluster.catalog();
         let negotiated = Negotiated::of(headers, query, Endpoint::DiscoveryRoot)?;
         if negotiated.form == ObjectForm::Discovery {
-            return Ok(aggregated(&catalog, 0, &negotiated, headers));
+            return Ok(aggregated(&self.catalog, 0, &negotiated, headers));
         }
         let host = headers.get(HOST).and_then(|it| it.to_str().ok()).or(authority);
-        let document = api_versions(catalog.served(), host.unwrap_or("localhost"));
-        Ok(answer::value(StatusCode::OK, &document, &negotiated, &self.settings))
+        let document = api_versions(self.catalog.served(), host.unwrap_or("localhost"));
+        Ok(answer::value(StatusCode::OK, &document, &negotiated, self.settings))
     }
 
     /// Serves `/apis`.
     pub(super) fn groups(&self, headers: &HeaderMap, query: &Query) -> Result<Answer, ApiError> {
-        let catalog = self.cluster.catalog();
         let negotiated = Negotiated::of(headers, query, Endpoint::DiscoveryRoot)?;
         if negotiated.form == ObjectForm::Discovery {
-            return Ok(aggregated(&catalog, 1, &negotiated, headers));
+            return Ok(aggregated(&self.catalog, 1, &negotiated, headers));
         }
-        Ok(answer::value(StatusCode::OK, &group_list(catalog.served()), &negotiated, &self.settings))
+        Ok(answer::value(StatusCode::OK, &group_list(self.catalog.served()), &negotiated, self.settings))
     }
 
     /// Serves `/apis/{group}`.
@@ -57,7 +71,7 @@ impl Service {
         headers: &HeaderMap,
         query: &Query,
     ) -> Result<Answer, RoutingError> {
-        let document = group(self.cluster.catalog().served(), name).ok_or(RoutingError::PlainNotFound)?;
+        let document = group(self.catalog.served(), name).ok_or(RoutingError::PlainNotFound)?;
         self.described(&document, headers, query).map_err(RoutingError::Refused)
     }
 
@@ -69,14 +83,13 @@ impl Service {
         headers: &HeaderMap,
         query: &Query,
     ) -> Result<Answer, RoutingError> {
-        let catalog = self.cluster.catalog();
-        let Some(document) = resource_list(catalog.served(), group, version) else {
-            return Err(match no_resource(&catalog, group) {
+        let Some(document) = resource_list(self.catalog.served(), group, version) else {
+            return Err(match no_resource(&self.catalog, group) {
                 RoutingError::Refused(_) => RoutingError::Refused(not_found()),
                 page => page,
             });
         };
-        if method != Method::GET && catalog.is_builtin_group(group) {
+        if method != Method::GET && self.catalog.is_builtin_group(group) {
             return Err(RoutingError::Refused(method_not_allowed()));
         }
         self.described(&document, headers, query).map_err(RoutingError::Refused)
@@ -84,7 +97,7 @@ impl Service {
 
     fn described(&self, document: &Value, headers: &HeaderMap, query: &Query) -> Result<Answer, ApiError> {
         let negotiated = Negotiated::of(headers, query, Endpoint::Discovery)?;
-        Ok(answer::value(StatusCode::OK, document, &negotiated, &self.settings))
+        Ok(answer::value(StatusCode::OK, document, &negotiated, self.settings))
     }
 }
 

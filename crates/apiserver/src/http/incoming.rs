@@ -9,7 +9,8 @@ use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http_body::Body;
 
-use super::body_meter::Reservation;
+use super::body_meter::{BodyMeter, Reservation};
+use super::connection_info::ConnectionInfo;
 use super::settings::Settings;
 use crate::ApiError;
 use crate::request::BodyForm;
@@ -18,6 +19,35 @@ use crate::request::BodyForm;
 /// read the response.
 const MAX_DRAINED: usize = 4 * 1024 * 1024;
 
+/// Reads request bodies within all limits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BodyReader<'a> {
+    /// The bodies of the whole server.
+    pub(super) bodies: &'a BodyMeter,
+    pub(super) settings: &'a Settings,
+}
+
+impl BodyReader<'_> {
+    /// Reads the body of a request on a connection, which is `None` for a function call in this
+    /// process.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`].
+    pub(super) async fn read<B: Body<Data = Bytes>>(
+        self,
+        body: B,
+        headers: &HeaderMap,
+        connection: Option<&ConnectionInfo>,
+    ) -> Result<Bytes, ApiError> {
+        let settings = self.settings;
+        let all = (self.bodies.clone(), settings.bodies_limit);
+        let of_connection = connection.map(|it| (it.bodies.clone(), settings.connection_bodies_limit));
+        let reservation = Reservation::new([all].into_iter().chain(of_connection));
+        read(body, headers, settings, reservation).await
+    }
+}
+
 /// Reads a body. Holds no more than what has arrived, and counts it in the reservation until the
 /// bytes are dropped.
 ///
@@ -25,7 +55,7 @@ const MAX_DRAINED: usize = 4 * 1024 * 1024;
 ///
 /// Returns 413 for a body that is too long, 504 for one that takes too long, 400 for one that
 /// breaks off, and 429 if the reservation has no room.
-pub(super) async fn read<B: Body<Data = Bytes>>(
+async fn read<B: Body<Data = Bytes>>(
     body: B,
     headers: &HeaderMap,
     settings: &Settings,

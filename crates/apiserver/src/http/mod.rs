@@ -52,7 +52,9 @@ mod write;
 mod delete;
 mod discovery;
 mod openapi;
+mod health_checks;
 mod non_resource;
+mod fault_admin;
 mod respond;
 
 pub(crate) use backend::Backend;

@@ -56,9 +56,10 @@ impl Negotiated {
         }
     }
 
-    /// Negotiates the representation of objects. Unknown parameters of a media type are ignored, as
-    /// in kube-apiserver 1.36; `drop=metadata.managedFields` is one of them, because the bytes of
-    /// stored objects are sent as they are.
+    /// Negotiates the representation of objects. Unknown parameters of a media type are ignored
+    /// (`Unrecognized` in k8s.io/apiserver v0.36.4
+    /// pkg/endpoints/handlers/negotiation/negotiate.go); `drop=metadata.managedFields` is one of
+    /// them, because the bytes of stored objects are sent as they are.
     ///
     /// # Errors
     ///

@@ -1,17 +1,19 @@
 //! The OpenAPI endpoints: an index with the hash of each document, and the documents, which can be
 //! cached by their hash forever.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, StatusCode};
-use jiff::ToSpan;
+use jiff::{Timestamp, ToSpan};
 
 use super::answer::{self, Answer};
 use super::body::ResponseBody;
 use super::pieces::Pieces;
 use super::query::Query;
-use super::service::Service;
 use crate::discovery::digest;
+use crate::registry::Catalog;
 use crate::request::media_types;
 
 const JSON: &str = "application/json";
@@ -20,27 +22,35 @@ const JSON: &str = "application/json";
 const SWAGGER_DEPRECATED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const SWAGGER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-impl Service {
+/// The OpenAPI documents of the kinds that are served now.
+#[derive(Debug)]
+pub(super) struct OpenApi {
+    catalog: Arc<Catalog>,
+    now: Timestamp,
+}
+
+impl OpenApi {
+    /// Returns the documents of these kinds.
+    pub(super) fn of(catalog: Arc<Catalog>, now: Timestamp) -> Self {
+        Self { catalog, now }
+    }
+
     /// Serves the paths below `/openapi`; returns `None` for others.
-    pub(super) fn openapi(&self, path: &str, headers: &HeaderMap, query: &Query) -> Option<Answer> {
+    pub(super) fn serve(&self, path: &str, headers: &HeaderMap, query: &Query) -> Option<Answer> {
         match path.strip_prefix("/openapi/")? {
-            "v3" => {
-                let catalog = self.cluster.catalog();
-                Some(answer::text_only(StatusCode::OK, catalog.openapi_index().clone()))
-            }
+            "v3" => Some(answer::text_only(StatusCode::OK, self.catalog.openapi_index().clone())),
             "v2" => Some(vary(self.swagger(headers))),
-            other => other.strip_prefix("v3/").map(|it| self.openapi_document(it, headers, query)),
+            other => other.strip_prefix("v3/").map(|it| self.document(it, headers, query)),
         }
     }
 
-    fn openapi_document(&self, path: &str, headers: &HeaderMap, query: &Query) -> Answer {
-        let catalog = self.cluster.catalog();
+    fn document(&self, path: &str, headers: &HeaderMap, query: &Query) -> Answer {
         let (group, version) = match path.split('/').collect::<Vec<_>>().as_slice() {
             ["api", version] => ("", *version),
             ["apis", group, version] => (*group, *version),
             _ => return answer::empty(StatusCode::NOT_FOUND),
         };
-        let Some(hash) = catalog.openapi_hash(group, version) else {
+        let Some(hash) = self.catalog.openapi_hash(group, version) else {
             return answer::empty(StatusCode::NOT_FOUND);
         };
         if preferred(headers, &[JSON]).is_none() {
@@ -52,7 +62,7 @@ impl Service {
         } else if is_cached(headers, hash) {
             answer::empty(StatusCode::NOT_MODIFIED)
         } else {
-            let document = catalog.openapi(group, version);
+            let document = self.catalog.openapi(group, version);
             whole(JSON, document.map(|it| it.body).unwrap_or_default())
         };
         if requested.is_some_and(|it| it == hash) {
@@ -64,15 +74,14 @@ impl Service {
 
     /// Serves the version 2 document, as JSON or protobuf.
     fn swagger(&self, headers: &HeaderMap) -> Answer {
-        let catalog = self.cluster.catalog();
         let Some(form) = preferred(headers, &[JSON, SWAGGER_DEPRECATED, SWAGGER]) else {
             return answer::empty(StatusCode::NOT_ACCEPTABLE);
         };
-        let hash = digest(catalog.openapi_index());
+        let hash = digest(self.catalog.openapi_index());
         let mut answer = match form {
             _ if is_cached(headers, &hash) => answer::empty(StatusCode::NOT_MODIFIED),
-            JSON => whole(JSON, catalog.swagger().json()),
-            _ => whole(SWAGGER, catalog.swagger().protobuf()),
+            JSON => whole(JSON, self.catalog.swagger().json()),
+            _ => whole(SWAGGER, self.catalog.swagger().protobuf()),
         };
         tag(&mut answer, &hash);
         answer
@@ -81,7 +90,7 @@ impl Service {
     /// Marks a response as immutable: a document that is requested by its hash never changes.
     fn cache_forever(&self, answer: &mut Answer) {
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
-        let next_year = self.cluster.source().now().to_zoned(jiff::tz::TimeZone::UTC).checked_add(1.year());
+        let next_year = self.now.to_zoned(jiff::tz::TimeZone::UTC).checked_add(1.year());
         let expires = next_year.map(|it| it.strftime("%a, %d %b %Y %H:%M:%S UTC").to_string());
         if let Ok(Ok(expires)) = expires.map(|it| it.parse()) {
             answer.headers_mut().insert(EXPIRES, expires);

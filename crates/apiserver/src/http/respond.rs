@@ -10,9 +10,11 @@ use tokio::time::Instant;
 use super::access::Access;
 use super::answer::{self, Answer};
 use super::body::{Cut, ResponseBody};
-use super::connection_info::ConnectionInfo;
+use super::discovery::Discovery;
+use super::fault_admin::FaultAdmin;
 use super::list::ListError;
 use super::negotiated::Negotiated;
+use super::non_resource::NonResource;
 use super::parsed_request::{ParsedRequest, RoutingError, not_found};
 use super::query::Query;
 use super::service::{Exchange, Service};
@@ -21,10 +23,9 @@ use super::write::PatchForm;
 use super::write_options::manager_of_agent;
 use crate::ApiError;
 use crate::auth::PeerIdentity;
-use crate::authorization::{AccessRequest, AccessTarget, Decision};
-use crate::cluster::{KubeletRequest, ObjectRef};
+use crate::authorization::{AccessRequest, Decision};
+use crate::cluster::KubeletRequest;
 use crate::faults::{self, Act, Call};
-use crate::kinds::POD;
 use crate::log::Record;
 use crate::panics::{caught, caught_in};
 use crate::request::{Route, Verb, decode_path};
@@ -79,7 +80,9 @@ impl Service {
         let attributes = Access::of(parts.uri.path(), &parts.method, &query);
         let access = attributes.request();
         let authenticate = || {
-            self.guard(&parts, peer)?;
+            let authorization = self.cluster.authorization();
+            let trusts = || self.authenticator.trusts_connection(&parts.headers, peer, authorization);
+            web_guard::check(&parts, peer.is_some(), self.settings.advertised.as_deref(), trusts)?;
             let is_authorized_verb = |it: &ParsedRequest| access.verb == it.verb.to_string();
             let has_verb = match &routed.parsed {
                 Some(Ok(parsed)) => is_authorized_verb(parsed),
@@ -116,23 +119,6 @@ impl Service {
         answered.map(|answer| answer::finish(answer, &parts, self.cluster.source()))
     }
 
-    /// Rejects what no API client sends: requests without a host, and requests that a web page
-    /// sends through a browser.
-    fn guard(&self, parts: &Parts, peer: Option<&PeerIdentity>) -> Result<(), ApiError> {
-        let Some(connection) = parts.extensions.get::<ConnectionInfo>() else { return Ok(()) };
-        web_guard::check_host_header(parts)?;
-        let is_socket = connection.local.is_some();
-        if is_socket
-            && self.authenticator.trusts_connection(&parts.headers, peer, self.cluster.authorization())
-        {
-            if peer.is_none() {
-                web_guard::check_host(parts, connection, self.settings.advertised.as_deref())?;
-            }
-            web_guard::check_origin(parts)?;
-        }
-        Ok(())
-    }
-
     fn route(&self, parts: &Parts, query: &Query) -> RoutedRequest {
         let route = Route::parse(parts.uri.path());
         let parsed = match &route {
@@ -158,7 +144,8 @@ impl Service {
         body: B,
     ) -> Result<Answer, Cut> {
         if decode_path(parts.uri.path()).starts_with(faults::PREFIX) {
-            return Ok(self.serve_fault_admin(parts, query, body).await);
+            let admin = FaultAdmin { faults: &self.faults, cluster: &self.cluster, settings: &self.settings };
+            return Ok(admin.serve(parts, query, body, self.bodies()).await);
         }
         let (delay, act) = self.faults.decide(&routed.call(&user.name));
         if let Some(delay) = delay {
@@ -190,42 +177,31 @@ impl Service {
         body: B,
     ) -> Answer {
         let headers = &parts.headers;
+        let discovery = || Discovery::of(self.cluster.catalog(), &self.settings);
         let answered = match (&routed.route, &routed.parsed) {
             (_, Some(Ok(parsed))) => return self.serve(parsed, parts, query, user, body).await,
             (_, Some(Err(error))) => Err(error.clone()),
             (Route::CoreVersions, _) => {
                 let authority = parts.uri.authority().map(http::uri::Authority::as_str);
-                self.core_versions(&parts.method, headers, query, authority).map_err(RoutingError::Refused)
+                let document = discovery().core_versions(&parts.method, headers, query, authority);
+                document.map_err(RoutingError::Refused)
             }
-            (Route::Groups, _) => self.groups(headers, query).map_err(RoutingError::Refused),
-            (Route::Group(name), _) => self.group(name, headers, query),
+            (Route::Groups, _) => discovery().groups(headers, query).map_err(RoutingError::Refused),
+            (Route::Group(name), _) => discovery().group(name, headers, query),
             (Route::GroupVersion { group, version }, _) => {
-                self.group_version((group, version), &parts.method, headers, query)
+                discovery().group_version((group, version), &parts.method, headers, query)
             }
-            _ => self.other(parts, query),
+            _ => {
+                let (cluster, settings) = (&*self.cluster, &*self.settings);
+                let endpoints =
+                    NonResource { cluster, settings, counters: &self.counters, panics: &self.panics };
+                endpoints.serve(parts, query)
+            }
         };
         answered.unwrap_or_else(|error| match error {
             RoutingError::PlainNotFound => answer::page_not_found(),
             RoutingError::Refused(refusal) => self.refuse(&refusal, None, headers, query),
         })
-    }
-
-    fn other(&self, parts: &Parts, query: &Query) -> Result<Answer, RoutingError> {
-        let path = &*decode_path(parts.uri.path());
-        if let Some(answer) = self.health(path, query).or_else(|| self.openapi(path, &parts.headers, query)) {
-            return Ok(answer);
-        }
-        if let Some(answered) = self.issuer(path, parts) {
-            return answered.map_err(RoutingError::Refused);
-        }
-        match path {
-            "/" => Ok(self.paths(&parts.headers, query)),
-            "/version" | "/version/" => {
-                self.version(&parts.method, &parts.headers, query).map_err(RoutingError::Refused)
-            }
-            "/metrics" => Ok(self.metrics()),
-            _ => Err(RoutingError::PlainNotFound),
-        }
     }
 
     /// Serves a verb on a resource.
@@ -255,8 +231,8 @@ impl Service {
         let headers = &parts.headers;
         if parsed.connects() {
             let place = parsed.place();
-            self.check_connection(&place, user)?;
             let request = KubeletRequest::of(&self.cluster, &place);
+            request.check_permission(user)?;
             return Err(request.refuse_connection(query.get("container")).into());
         }
         // kube-apiserver checks the content type of a patch before anything else (k8s.io/apiserver
@@ -280,26 +256,6 @@ impl Service {
         })
     }
 
-    /// Rejects a connection to a pod by a user who may not create one, whatever the method of the
-    /// request: browsers can open a WebSocket only with GET.
-    fn check_connection(&self, place: &ObjectRef<'_>, user: &User) -> Result<(), ApiError> {
-        if !place.kind.is(&POD) || !matches!(place.part, "exec" | "attach" | "portforward") {
-            return Ok(());
-        }
-        let target = AccessTarget::Resource {
-            group: "",
-            resource: "pods",
-            subresource: place.part,
-            namespace: place.namespace.unwrap_or_default(),
-            name: place.name,
-        };
-        let request = AccessRequest { verb: "create".into(), target };
-        match self.cluster.authorize(user, &request) {
-            Decision { allowed: true, .. } => Ok(()),
-            Decision { reason, .. } => Err(ApiError::forbidden("", "pods", place.name, &reason)),
-        }
-    }
-
     /// Builds the response to a user who is unknown or may not do what is requested.
     fn refuse_access(&self, refusal: &ApiError, headers: &HeaderMap, query: &Query) -> Answer {
         let mut answer = self.refuse(refusal, None, headers, query);
@@ -308,26 +264,6 @@ impl Service {
             answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
         }
         answer
-    }
-
-    /// Serves the fault-injection API, if it is enabled.
-    async fn serve_fault_admin<B: Body<Data = Bytes>>(
-        &self,
-        parts: &Parts,
-        query: &Query,
-        body: B,
-    ) -> Answer {
-        if !self.settings.fault_admin {
-            return answer::page_not_found();
-        }
-        let bytes = match self.read_body(body, &parts.headers, parts.extensions.get()).await {
-            Ok(bytes) => bytes,
-            Err(refusal) => return self.refuse(&refusal, None, &parts.headers, query),
-        };
-        let (code, value) =
-            faults::admin(parts.method.as_str(), parts.uri.path(), &bytes, &self.faults, &self.cluster);
-        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        answer::value(code, &value, &Negotiated::plain(&parts.headers, query), &self.settings)
     }
 
     fn record(&self, asked: &Asked<'_>, parts: &Parts, query: &Query, code: u16) {

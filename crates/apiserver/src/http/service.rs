@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::HeaderMap;
-use http_body::Body;
 
 use super::answer::{self, Answer};
-use super::body_meter::{BodyMeter, Reservation};
+use super::body_meter::BodyMeter;
 use super::connection_info::ConnectionInfo;
 use super::counters::Counters;
 use super::guard::Panics;
-use super::incoming;
+use super::incoming::BodyReader;
 use super::negotiated::Negotiated;
 use super::query::Query;
 use super::reader::Reader;
@@ -81,7 +79,7 @@ impl Service {
         self
     }
 
-    /// Replaces the settings. Defaults to those of kube-apiserver.
+    /// Replaces the settings. Defaults to those of [`Settings::default`].
     #[must_use]
     pub(crate) fn settings(mut self, settings: Settings) -> Self {
         self.settings = Arc::new(settings);
@@ -120,21 +118,9 @@ impl Service {
         &self.log
     }
 
-    /// Reads the body of a request within all limits.
-    ///
-    /// # Errors
-    ///
-    /// As [`incoming::read`].
-    pub(super) async fn read_body<B: Body<Data = Bytes>>(
-        &self,
-        body: B,
-        headers: &HeaderMap,
-        connection: Option<&ConnectionInfo>,
-    ) -> Result<Bytes, ApiError> {
-        let all = (self.bodies.clone(), self.settings.bodies_limit);
-        let of_connection = connection.map(|it| (it.bodies.clone(), self.settings.connection_bodies_limit));
-        let reservation = Reservation::new([all].into_iter().chain(of_connection));
-        incoming::read(body, headers, &self.settings, reservation).await
+    /// Returns the reader of request bodies.
+    pub(super) fn bodies(&self) -> BodyReader<'_> {
+        BodyReader { bodies: &self.bodies, settings: &self.settings }
     }
 
     /// Builds an error response in the negotiated representation.

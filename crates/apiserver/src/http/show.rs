@@ -305,7 +305,8 @@ async fn whole_list(
     Ok(pieces)
 }
 
-/// Returns the name of the Go type of a built-in kind in kube-apiserver.
+/// Returns the name of the Go type of a built-in kind, which the messages in k8s.io/apiserver
+/// v0.36.4 pkg/endpoints/handlers/response.go contain.
 fn go_type(kind: &Kind) -> String {
     format!("*{}.{}", go_package(kind.stored_group()), kind.def.kind)
 }

@@ -29,13 +29,39 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The number of characters of a header that are repeated in an error message.
 const QUOTED: usize = 100;
 
-/// Checks that a request has exactly one `Host`, as HTTP/1.1 demands. Go's server answers the same.
+/// Rejects what no API client sends: requests without a host, and requests that a web page sends
+/// through a browser. `trusts` returns true if the server needs no credentials in the request;
+/// `is_verified` is true if the connection has a verified client certificate.
+///
+/// # Errors
+///
+/// Returns 400 for a missing host, and 403 for a request of a web page.
+pub(super) fn check(
+    parts: &Parts,
+    is_verified: bool,
+    advertised: Option<&str>,
+    trusts: impl FnOnce() -> bool,
+) -> Result<(), ApiError> {
+    let Some(connection) = parts.extensions.get::<ConnectionInfo>() else { return Ok(()) };
+    check_host_header(parts)?;
+    let is_socket = connection.local.is_some();
+    if is_socket && trusts() {
+        if !is_verified {
+            check_host(parts, connection, advertised)?;
+        }
+        check_origin(parts)?;
+    }
+    Ok(())
+}
+
+/// Checks that a request has exactly one `Host`, as HTTP/1.1 demands. Go's server answers the same
+/// (`readRequest` in Go 1.26 net/http/server.go).
 ///
 /// # Errors
 ///
 /// Returns 400 for none or several: a proxy in front may have looked at another one than this
 /// server would.
-pub(super) fn check_host_header(parts: &Parts) -> Result<(), ApiError> {
+fn check_host_header(parts: &Parts) -> Result<(), ApiError> {
     if parts.version != Version::HTTP_11 {
         return Ok(());
     }
@@ -52,11 +78,7 @@ pub(super) fn check_host_header(parts: &Parts) -> Result<(), ApiError> {
 /// # Errors
 ///
 /// Returns 403 for any other host.
-pub(super) fn check_host(
-    parts: &Parts,
-    connection: &ConnectionInfo,
-    advertised: Option<&str>,
-) -> Result<(), ApiError> {
+fn check_host(parts: &Parts, connection: &ConnectionInfo, advertised: Option<&str>) -> Result<(), ApiError> {
     let Some(local) = connection.local else { return Ok(()) };
     let is_own = |host: &str| {
         is_own_host(host, local.ip()) || advertised.is_some_and(|it| it.eq_ignore_ascii_case(host))
@@ -80,7 +102,7 @@ pub(super) fn check_host(
 /// # Errors
 ///
 /// Returns 403 if the browser reports that it does.
-pub(super) fn check_origin(parts: &Parts) -> Result<(), ApiError> {
+fn check_origin(parts: &Parts) -> Result<(), ApiError> {
     let origins: Vec<&str> = texts(&parts.headers, &ORIGIN).collect();
     let foreign = origins.iter().find(|it| !is_same_origin(it, parts));
     if let Some(origin) = foreign {

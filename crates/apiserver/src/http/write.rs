@@ -35,7 +35,7 @@ impl Service {
         body: B,
     ) -> Result<Answer, ApiError> {
         let form = incoming::form(exchange.headers)?;
-        let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
+        let bytes = self.bodies().read(body, exchange.headers, exchange.connection).await?;
         let writer = writer(Options::Create, exchange.query, exchange.headers, exchange.user.clone())?;
         let (object, warnings) = read_object(parsed, &Body { bytes, form }, writer.validation)?;
         let written = self.cluster.create(&parsed.place(), object, &writer).await;
@@ -50,7 +50,7 @@ impl Service {
         exchange: &Exchange<'_>,
         body: B,
     ) -> Result<Answer, ApiError> {
-        let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
+        let bytes = self.bodies().read(body, exchange.headers, exchange.connection).await?;
         let writer = writer(Options::Update, exchange.query, exchange.headers, exchange.user.clone())?;
         let form = incoming::form(exchange.headers)?;
         let (object, warnings) = read_object(parsed, &Body { bytes, form }, writer.validation)?;
@@ -66,7 +66,7 @@ impl Service {
         form: PatchForm,
         body: B,
     ) -> Result<Answer, ApiError> {
-        let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
+        let bytes = self.bodies().read(body, exchange.headers, exchange.connection).await?;
         let (options, patch) = match form {
             PatchForm::Apply => {
                 (Options::Apply, PatchBody::Apply { body: bytes, force: forces(exchange.query) })

@@ -1,6 +1,6 @@
-//! A YAML writer with the format of sigs.k8s.io/yaml, which kube-apiserver uses: sorted keys, lists
-//! indented as far as their key, quotes where a plain scalar would be read as another type, and
-//! folded long lines.
+//! A YAML writer with the format of sigs.k8s.io/yaml v1.6.0, which kube-apiserver uses: sorted
+//! keys, lists indented as far as their key, quotes where a plain scalar would be read as another
+//! type, and folded long lines.
 
 use std::fmt::Write;
 
