@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use dogwatch_client::Error;
 use dogwatch_controller::{Action, BoxError, Context, Reconciler};
-use dogwatch_core::{ErrorChain, ObjectKey};
+use dogwatch_core::{ErrorChain, ExponentialDelay, ObjectKey};
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use crate::health::Health;
 
-/// The delay of the restart after a first failure, and the longest delay.
-const FIRST_DELAY: Duration = Duration::from_secs(1);
-const LONGEST_DELAY: Duration = Duration::from_secs(30);
+/// The delay of the restart after a number of failures in a row.
+const DELAY: ExponentialDelay = ExponentialDelay::doubling(Duration::from_secs(1), Duration::from_secs(30));
 /// The time after which a component counts as recovered: the back-off of its next failure starts
 /// again.
 const RECOVERED_AFTER: Duration = Duration::from_secs(60);
@@ -38,7 +37,7 @@ where
     // Set before the first poll, since a health check may come earlier.
     health.down(name, "it is starting".to_owned());
     async move {
-        let mut delay = FIRST_DELAY;
+        let mut failures = 0u32;
         loop {
             let since = Arc::new(OnceLock::new());
             let startup = Startup { name, health: Arc::clone(&health), since: Arc::clone(&since) };
@@ -53,8 +52,10 @@ where
             };
             // A start that fails may take longer than this, so only the time after it counts.
             if since.get().is_some_and(|it: &Instant| it.elapsed() >= RECOVERED_AFTER) {
-                delay = FIRST_DELAY;
+                failures = 0;
             }
+            failures = failures.saturating_add(1);
+            let delay = DELAY.after(failures);
             tracing::error!(
                 component = name,
                 reason,
@@ -63,7 +64,6 @@ where
             );
             health.down(name, reason);
             tokio::time::sleep(delay).await;
-            delay = delay.saturating_mul(2).min(LONGEST_DELAY);
         }
     }
 }

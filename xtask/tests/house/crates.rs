@@ -29,7 +29,8 @@ const ROWS: &[Row] = &[
     row("dogwatch-core", &[], IO, &[]),
     row("dogwatch-wire", &["dogwatch-core"], IO, &[]),
     row("dogwatch-apimachinery", &["dogwatch-core", "dogwatch-wire"], IO, &[]),
-    row("dogwatch-apiserver", &["dogwatch-core", "dogwatch-wire", "dogwatch-apimachinery"], &[], &[]),
+    row("dogwatch-workqueue", &[], &["k8s-openapi", "kube"], &[]),
+    row("dogwatch-apiserver", UNDER_APISERVER, &[], &[]),
     row("dogwatch-client", &["dogwatch-core", "dogwatch-wire"], &[], APISERVER),
     row(
         "dogwatch-informer",
@@ -39,7 +40,6 @@ const ROWS: &[Row] = &[
     ),
     // A server over the client and the reflector: the only crate that uses both sides.
     row("dogwatch-proxy", UNDER_PROXY, &[], &[]),
-    row("dogwatch-workqueue", &[], &["k8s-openapi", "kube"], &[]),
     // It uses HTTP only as a server: for the health, readiness and metrics endpoints of its
     // manager.
     row("dogwatch-controller", UNDER_CONTROLLER, &[], APISERVER),
@@ -68,6 +68,10 @@ const ROWS: &[Row] = &[
 
 /// Programs of the repository that are not published. They may use everything.
 const TOOLS: &[&str] = &["xtask", "bench", "interop", "testbed", "processes", "decoder-checks", "book-tests"];
+
+/// The server's own controllers use the work queue, which has no client.
+const UNDER_APISERVER: &[&str] =
+    &["dogwatch-core", "dogwatch-wire", "dogwatch-workqueue", "dogwatch-apimachinery"];
 
 const UNDER_PROXY: &[&str] = &[
     "dogwatch-core",

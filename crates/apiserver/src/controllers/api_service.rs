@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
+use tokio::time::Instant;
 
 use super::background::{builtin, writer};
-use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
 use crate::ApiError;
 use crate::cluster::{Cluster, own_service};
@@ -24,8 +24,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Creates the service of the API server, its Endpoints and its EndpointSlice if they are missing.
 #[derive(Debug, Default)]
 pub(super) struct ApiService {
-    /// The time since when something is missing.
-    missing: Pauses,
+    /// The time since when something is missing; `None` if nothing is.
+    missing_since: Option<Instant>,
 }
 
 impl Reconciler for ApiService {
@@ -66,10 +66,11 @@ impl Reconciler for ApiService {
             .filter(|it| is_missing(&says(it, "apiVersion"), &says(it, "kind")))
             .collect();
         if missing.is_empty() {
-            self.missing.end(key);
+            self.missing_since = None;
             return Ok(Next::touch());
         }
-        if let Some(pause) = self.missing.left(key, PAUSE) {
+        let pause = PAUSE.saturating_sub(self.missing_since.get_or_insert_with(Instant::now).elapsed());
+        if !pause.is_zero() {
             return Ok(Next::after(pause));
         }
         let writer = writer("kubernetes-service-controller", "kube-apiserver");
@@ -79,7 +80,7 @@ impl Reconciler for ApiService {
                 _ => {}
             }
         }
-        self.missing.end(key);
+        self.missing_since = None;
         Ok(Next::touch())
     }
 }

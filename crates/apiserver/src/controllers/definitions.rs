@@ -9,7 +9,6 @@ use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
 use super::background::{builtin, writer};
-use super::finalizers;
 use super::purge::purge;
 use super::reconcile::{Next, Reconciler};
 use crate::ApiError;
@@ -83,7 +82,7 @@ async fn delete_objects(
     let uid = text(definition, "/metadata/uid");
     if !names::is_true(definition, "Terminating") {
         let mark = |it: &mut Value| {
-            let is_same = finalizers::is_same(it, uid);
+            let is_same = is_same(it, uid);
             if is_same {
                 names::mark_terminating(it, &now);
             }
@@ -120,7 +119,7 @@ async fn delete_objects(
     // The last state of a definition shows that its objects are gone, which is not so if a client has
     // removed the finalizer. In kube-apiserver the watch event of the deletion does not show it.
     let report = |it: &mut Value| {
-        let is_news = finalizers::is_same(it, uid) && !names::is_emptied(it);
+        let is_news = is_same(it, uid) && !names::is_emptied(it);
         if is_news {
             names::mark_emptied(it, true, &now);
         }
@@ -131,8 +130,7 @@ async fn delete_objects(
     // and would be lost with it. Both to the status, as in crd_finalizer.go: a webhook that fails for
     // updates of definitions must not keep them from being deleted.
     let finish = |it: &mut Value| {
-        let is_released =
-            finalizers::is_same(it, uid) && finalizers::remove(it, "/metadata/finalizers", CLEANUP);
+        let is_released = is_same(it, uid) && release(it);
         if is_released {
             // Another finalizer may hold the definition.
             names::mark_emptied(it, false, &now);
@@ -143,13 +141,28 @@ async fn delete_objects(
     Ok(Next::touch())
 }
 
+/// Returns true if a definition has this uid. One of the same name that was created later is
+/// another one, and keeps its finalizers and its status.
+fn is_same(definition: &Value, uid: &str) -> bool {
+    text(definition, "/metadata/uid") == uid
+}
+
+/// Removes the finalizer of this controller. Returns true if it was present.
+fn release(definition: &mut Value) -> bool {
+    let finalizers = definition.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
+    let Some(finalizers) = finalizers else { return false };
+    let before = finalizers.len();
+    finalizers.retain(|it| it != CLEANUP);
+    finalizers.len() < before
+}
+
 /// Removes objects that no version serves, so that no request could delete them: those of a
 /// definition whose versions are all disabled, or whose status says that it is not established any
 /// more.
 ///
-/// In an established definition, objects with finalizers stay, as in kube-apiserver: a version can
-/// be enabled again, and removing them would delete dependents that are to be orphaned. Returns the
-/// number of these.
+/// In an established definition, objects with finalizers stay, as in kube-apiserver
+/// (`deleteInstances` in crd_finalizer.go): a version can be enabled again, and removing them would
+/// delete dependents that are to be orphaned. Returns the number of these.
 async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, is_established: bool) -> usize {
     let objects: Vec<_> = cluster.store().read(collection, |history, version| {
         history.list_at(version, None).into_iter().flatten().cloned().collect()
@@ -203,7 +216,6 @@ mod tests {
         cluster.delete(&place, &DeleteOptions::default(), &writer).await.unwrap();
         let replace = async {
             gate.arrived.acquire().await.unwrap().forget();
-            let release = |it: &mut Value| finalizers::remove(it, "/metadata/finalizers", CLEANUP);
             cluster.change(&place, &writer, release).await.unwrap();
             assert!(cluster.get(&kind, &key).is_none());
             cluster.add(definition, &writer).await.unwrap();

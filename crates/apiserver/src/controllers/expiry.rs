@@ -1,8 +1,9 @@
 //! Deletes events an hour after their last change. Events that exist at the start expire an hour
 //! after it.
 //!
-//! An event is removed as by the lease of etcd that kube-apiserver gives it: without admission, and
-//! in spite of finalizers.
+//! An event is removed as by the lease of etcd that kube-apiserver gives it (`TTLFunc` in
+//! k8s.io/kubernetes v1.36.4 pkg/registry/core/event/storage/storage.go): without admission, and in
+//! spite of finalizers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! aggregation of roles. All others are clients of the server, such as `ControllerManager` of `dogwatch-simulator`.
 //!
 //! ```text
-//! store ─► feed (cursors, notifiers) ─► pending (keys) ─► read the store, decide, write through the verbs ─► store …
+//! store ─► feed (cursors, notifiers) ─► work queue (keys) ─► read, decide, write by the verbs ─► store …
 //! ```
 //!
 //! Each controller is one supervised loop: one that panics is restarted and does not affect the
@@ -17,10 +17,7 @@
 mod background;
 mod supervise;
 pub(crate) mod feed;
-pub(crate) mod pending;
 pub(crate) mod reconcile;
-mod pauses;
-mod finalizers;
 mod purge;
 #[cfg(test)]
 mod gated_storage;

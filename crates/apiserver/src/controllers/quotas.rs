@@ -12,13 +12,14 @@
 //! In Kubernetes this is a part of kube-controller-manager, whose count may lose a charge until the
 //! next one. It is in the server here because only the server knows the charges that are pending.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::background::{builtin, writer};
-use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
 use crate::ApiError;
 use crate::admission::ResourceList;
@@ -43,7 +44,7 @@ const RESYNC: Duration = Duration::from_secs(5 * 60);
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
     /// The time since each quota was last counted, or first seen.
-    counted: Pauses,
+    counted: BTreeMap<ObjectKey, Instant>,
 }
 
 impl Reconciler for Quotas {
@@ -73,10 +74,12 @@ impl Reconciler for Quotas {
     async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let kind = builtin(cluster, "", "v1", "resourcequotas");
         let Some(quota) = cluster.get(&kind, key).map(|it| it.to_value()) else {
-            self.counted.end(key);
+            self.counted.remove(key);
             return Ok(Next::touch());
         };
-        if let Some(pause) = self.counted.left(key, PAUSE) {
+        let counted = self.counted.entry(key.clone()).or_insert_with(Instant::now);
+        let pause = PAUSE.saturating_sub(counted.elapsed());
+        if !pause.is_zero() {
             return Ok(Next::after(pause));
         }
         let since = cluster.store().revision();
@@ -91,7 +94,7 @@ impl Reconciler for Quotas {
         if busy {
             return Ok(Next::after(BUSY));
         }
-        self.counted.restart(key);
+        self.counted.insert(key.clone(), Instant::now());
         Ok(Next { after: Some(RESYNC), waits_for: sources(cluster, &quota), since })
     }
 }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
+use dogwatch_workqueue::WorkQueue;
+use dogwatch_workqueue::limiter::ExponentialPerItem;
 
 use super::background::Running;
 use super::feed::{Feed, FeedEvent};
-use super::pending::Pending;
 use super::supervise;
 use crate::ApiError;
 use crate::cluster::Cluster;
@@ -22,6 +23,11 @@ use crate::store::{CollectionName, Encoded};
 /// The number of keys that are processed before other tasks run. Those then see all changes at
 /// once, so that a set of a thousand pods is not counted a thousand times.
 const KEYS_PER_TURN: usize = 64;
+
+/// The delay of the first retry, as in `DefaultTypedControllerRateLimiter` of client-go v0.36.4
+/// util/workqueue/default_rate_limiters.go, and the longest delay of any.
+const FIRST_RETRY: Duration = Duration::from_millis(5);
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// Brings the actual state in line with the desired state, object by object.
 pub(crate) trait Reconciler: Send {
@@ -94,10 +100,12 @@ pub(crate) fn supervised<R: Reconciler + 'static>(
 /// Runs the loop. Never returns; dropping the future stops it safely.
 pub(crate) async fn run<R: Reconciler>(cluster: Arc<Cluster>, mut reconciler: R) {
     let mut runner = Runner::new(&cluster, &reconciler);
-    let mut turn = 0;
+    let keys = runner.keys.clone();
+    let (mut turn, mut due) = (0, None);
     loop {
         runner.absorb(&cluster, &mut reconciler);
-        if let Some(key) = runner.pending.take() {
+        if let Some(item) = due.take().or_else(|| keys.try_take()) {
+            let key = item.key().clone();
             // A panic is a failure of that key only: otherwise the others would be blocked for as
             // long as the object exists.
             let outcome = caught(reconciler.sync(&cluster, &key)).await.unwrap_or_else(|panic| {
@@ -118,7 +126,7 @@ pub(crate) async fn run<R: Reconciler>(cluster: Arc<Cluster>, mut reconciler: R)
             // In fixed order, so that runs with the same seed are identical.
             biased;
             () = runner.feed.wait() => {}
-            () = runner.pending.due() => {}
+            item = keys.take() => due = item,
         }
     }
 }
@@ -126,7 +134,8 @@ pub(crate) async fn run<R: Reconciler>(cluster: Arc<Cluster>, mut reconciler: R)
 #[derive(Debug)]
 struct Runner {
     feed: Feed,
-    pending: Pending<ObjectKey>,
+    /// The keys to process: each once, at the earliest time for which it was added.
+    keys: WorkQueue<ObjectKey>,
     always: Vec<CollectionName>,
     /// The keys that wait for a change in a collection.
     waiting: BTreeMap<CollectionName, BTreeSet<ObjectKey>>,
@@ -139,7 +148,9 @@ impl Runner {
         // A missed deletion would never be noticed: `touched` needs the former state of an object
         // that is gone.
         always.iter().for_each(|it| feed.follow_each(it));
-        Self { feed, pending: Pending::default(), always, waiting: BTreeMap::new() }
+        let retries = ExponentialPerItem::new(FIRST_RETRY, LONGEST_RETRY);
+        let keys = WorkQueue::builder().limiter(retries).earliest_wins().build();
+        Self { feed, keys, always, waiting: BTreeMap::new() }
     }
 
     fn absorb(&mut self, cluster: &Cluster, reconciler: &mut impl Reconciler) {
@@ -173,7 +184,7 @@ impl Runner {
     ) {
         if self.always.contains(collection) {
             let touched = reconciler.touched(cluster, collection, before, after);
-            touched.into_iter().for_each(|it| self.pending.add(it));
+            self.keys.add_all(touched);
         }
         let Some(changed) = after.or(before).map(Encoded::key) else { return };
         let waiting = self.waiting.get(collection).into_iter().flatten();
@@ -183,7 +194,7 @@ impl Runner {
 
     fn wake(&mut self, collection: &CollectionName, key: &ObjectKey) {
         self.stop_waiting(collection, key);
-        self.pending.add(key.clone());
+        self.keys.add(key.clone());
     }
 
     /// Removes a key from those that wait for a collection, which is left if it was the last.
@@ -203,12 +214,12 @@ impl Runner {
             Ok(next) => next,
             Err(refusal) => {
                 tracing::debug!(controller = name, %key, %refusal, "failed; will retry");
-                return self.pending.retry(key);
+                return self.keys.add_rate_limited(key);
             }
         };
-        self.pending.forget(&key);
+        self.keys.forget(&key);
         if let Some(delay) = next.after {
-            self.pending.add_after(key.clone(), delay);
+            self.keys.add_after(key.clone(), delay);
         }
         // A key may wait since an earlier outcome. Without this, the keys of objects that are gone
         // would wait for ever, and the collections would be followed for nothing.
@@ -219,7 +230,7 @@ impl Runner {
         former.iter().for_each(|it| self.stop_waiting(it, &key));
         for collection in next.waits_for {
             if self.feed.follow_from(&collection, next.since).is_err() {
-                self.pending.add(key.clone());
+                self.keys.add(key.clone());
             } else {
                 self.waiting.entry(collection).or_default().insert(key.clone());
             }
@@ -358,9 +369,10 @@ mod tests {
             // The clock is paused: all notifiers have run when this returns.
             tokio::time::sleep(Duration::from_secs(1)).await;
             runner.absorb(&cluster, &mut reconciler);
-            while let Some(key) = runner.pending.take() {
-                let outcome = reconciler.sync(&cluster, &key).await;
-                runner.settle(reconciler.name(), key, outcome);
+            let keys = runner.keys.clone();
+            while let Some(item) = keys.try_take() {
+                let outcome = reconciler.sync(&cluster, item.key()).await;
+                runner.settle(reconciler.name(), item.key().clone(), outcome);
             }
             let described = runner.waiting.iter().flat_map(|(collection, keys)| {
                 keys.iter()

@@ -1,18 +1,18 @@
-//! Supervision of a controller: one that panics is restarted, with a backoff, and does not affect
+//! Supervision of a controller: one that panics is restarted, with a back-off, and does not affect
 //! the others.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use dogwatch_core::ExponentialDelay;
 use tokio::time::Instant;
 
 use super::background::Running;
 use crate::cluster::Cluster;
 use crate::panics::caught;
 
-/// The delay of the restart after a first panic, and the longest delay.
-const FIRST_REST: Duration = Duration::from_secs(1);
-const LONGEST_REST: Duration = Duration::from_secs(30);
+/// The delay of the restart after a number of panics in a row.
+const DELAY: ExponentialDelay = ExponentialDelay::doubling(Duration::from_secs(1), Duration::from_secs(30));
 /// The time after which a controller counts as recovered: the backoff of its next panic starts
 /// again.
 const RECOVERED_AFTER: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ pub(crate) fn supervised(
     // Set before the first poll, since a health check may come earlier.
     cluster.background().up(name);
     Box::pin(async move {
-        let mut rest = FIRST_REST;
+        let mut panics = 0u32;
         loop {
             cluster.background().up(name);
             let begun = Instant::now();
@@ -39,16 +39,17 @@ pub(crate) fn supervised(
             let Err(panic) = caught(run).await else { return };
             cluster.background().down(name, &panic.0);
             if begun.elapsed() >= RECOVERED_AFTER {
-                rest = FIRST_REST;
+                panics = 0;
             }
+            panics = panics.saturating_add(1);
+            let delay = DELAY.after(panics);
             tracing::error!(
                 controller = name,
                 panic = panic.0,
-                ?rest,
-                "a controller panicked; restarting it after a pause"
+                ?delay,
+                "a controller panicked; restarting it after a delay"
             );
-            tokio::time::sleep(rest).await;
-            rest = rest.saturating_mul(2).min(LONGEST_REST);
+            tokio::time::sleep(delay).await;
         }
     })
 }
