@@ -2,7 +2,12 @@
 //!
 //! Each function returns the reasons why a string is not such a name, in kube-apiserver's order and
 //! wording. An empty list means that the name is valid. The messages are those of
-//! k8s.io/apimachinery v0.36.4 pkg/util/validation/validation.go and pkg/api/validate/content.
+//! k8s.io/apimachinery v0.36.4 pkg/util/validation/validation.go and pkg/api/validate/content. The
+//! forms themselves are in `dogwatch_core::names`.
+
+use dogwatch_core::names::{
+    MAX_LABEL, MAX_SUBDOMAIN, has_label_form, has_qualified_form, has_subdomain_form,
+};
 
 /// The message for a string that is not a DNS subdomain.
 pub(crate) const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -16,58 +21,40 @@ const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', foll
 /// The message for a port number that is out of range.
 pub(crate) const PORT: &str = "must be between 1 and 65535, inclusive";
 
-fn lower(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit()
-}
-
-fn is_label(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.first().is_some_and(|first| lower(*first))
-        && bytes.last().is_some_and(|last| lower(*last))
-        && bytes.iter().all(|byte| lower(*byte) || *byte == b'-')
-}
-
-fn is_qualified(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
-}
-
 fn too_long(text: &str, limit: usize, unit: &str) -> Option<String> {
     (text.len() > limit).then(|| format!("must be no more than {limit} {unit}"))
 }
 
 /// Validates a DNS subdomain, the form of most object names.
 pub fn subdomain(text: &str) -> Vec<String> {
-    let shape = (!text.split('.').all(is_label)).then(|| SUBDOMAIN.to_owned());
-    too_long(text, 253, "characters").into_iter().chain(shape).collect()
+    let shape = (!has_subdomain_form(text)).then(|| SUBDOMAIN.to_owned());
+    too_long(text, MAX_SUBDOMAIN, "characters").into_iter().chain(shape).collect()
 }
 
 /// Validates a DNS label, the form of the names of namespaces and containers.
 ///
 /// A name that is invalid only because it contains dots gets a message of its own.
 pub fn label(text: &str) -> Vec<String> {
-    let shape = (!is_label(text)).then(|| {
+    let shape = (!has_label_form(text)).then(|| {
         // As in `IsDNS1123Label` of k8s.io/apimachinery v0.36.4 pkg/api/validate/content/dns.go.
-        let only_dots = text.contains('.') && text.split('.').all(is_label);
+        let only_dots = text.contains('.') && has_subdomain_form(text);
         if only_dots { "must not contain dots".to_owned() } else { LABEL.to_owned() }
     });
-    too_long(text, 63, "characters").into_iter().chain(shape).collect()
+    too_long(text, MAX_LABEL, "characters").into_iter().chain(shape).collect()
 }
 
 /// Validates a DNS label that begins with a letter.
 pub fn label_1035(text: &str) -> Vec<String> {
-    let shape = (!is_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()))
+    let shape = (!has_label_form(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()))
         .then(|| LABEL_1035.to_owned());
-    too_long(text, 63, "characters").into_iter().chain(shape).collect()
+    too_long(text, MAX_LABEL, "characters").into_iter().chain(shape).collect()
 }
 
 /// Validates a DNS subdomain that begins with `*.`.
 pub fn wildcard_subdomain(text: &str) -> Vec<String> {
-    let right = text.strip_prefix("*.").is_some_and(|rest| rest.split('.').all(is_label));
+    let right = text.strip_prefix("*.").is_some_and(|rest| has_subdomain_form(rest));
     let shape = (!right).then(|| WILDCARD.to_owned());
-    too_long(text, 253, "characters").into_iter().chain(shape).collect()
+    too_long(text, MAX_SUBDOMAIN, "characters").into_iter().chain(shape).collect()
 }
 
 /// Validates a path segment, the form of the names of roles and role bindings.
@@ -124,10 +111,10 @@ pub fn qualified(text: &str) -> Vec<String> {
     };
     if name.is_empty() {
         reasons.push("name part must be non-empty".to_owned());
-    } else if let Some(long) = too_long(name, 63, "bytes") {
+    } else if let Some(long) = too_long(name, MAX_LABEL, "bytes") {
         reasons.push(format!("name part {long}"));
     }
-    if !is_qualified(name) {
+    if !has_qualified_form(name) {
         reasons.push(format!("name part {QUALIFIED}"));
     }
     reasons
@@ -135,13 +122,13 @@ pub fn qualified(text: &str) -> Vec<String> {
 
 /// Validates a label value.
 pub fn label_value(text: &str) -> Vec<String> {
-    let shape = (!text.is_empty() && !is_qualified(text)).then(|| LABEL_VALUE.to_owned());
-    too_long(text, 63, "bytes").into_iter().chain(shape).collect()
+    let shape = (!text.is_empty() && !has_qualified_form(text)).then(|| LABEL_VALUE.to_owned());
+    too_long(text, MAX_LABEL, "bytes").into_iter().chain(shape).collect()
 }
 
 /// Validates a key in the data of a ConfigMap or Secret.
 pub fn config_key(text: &str) -> Vec<String> {
-    let mut reasons: Vec<String> = too_long(text, 253, "characters").into_iter().collect();
+    let mut reasons: Vec<String> = too_long(text, MAX_SUBDOMAIN, "characters").into_iter().collect();
     let shape = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if text.is_empty() || !text.bytes().all(shape) {
         reasons.push(CONFIG_KEY.to_owned());
@@ -158,7 +145,9 @@ pub fn config_key(text: &str) -> Vec<String> {
 /// Validates the name of a port.
 pub fn port_name(text: &str) -> Vec<String> {
     let mut reasons: Vec<String> = too_long(text, 15, "characters").into_iter().collect();
-    if text.is_empty() || !text.bytes().all(|byte| lower(byte) || byte == b'-') {
+    if text.is_empty()
+        || !text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    {
         reasons.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
     }
     if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {

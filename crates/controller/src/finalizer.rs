@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use dogwatch_client::api::{ConflictRetries, Patch};
 use dogwatch_client::{Api, Error};
-use dogwatch_core::{LabelSelector, ObjectKey, PatchParams};
+use dogwatch_core::{ObjectKey, PatchParams, names};
 use kube_core::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -140,7 +140,8 @@ where
     /// slash, then up to 63 letters, digits, `-`, `_` and `.`.
     pub fn new(api: Api<K>, name: impl Into<String>) -> Result<Self, InvalidFinalizer> {
         let name = name.into();
-        if !is_qualified(&name) {
+        // The names of finalizers and of labels have the same syntax.
+        if !names::is_qualified_name(&name) {
             return Err(InvalidFinalizer { name });
         }
         if !name.contains('/') {
@@ -278,27 +279,6 @@ impl<K: Resource> Phase<K> {
                 ObjectKey::from_parts(meta.namespace.as_deref(), meta.name.as_deref()?).ok()
             }
             Self::Ignored => None,
-        }
-    }
-}
-
-/// Returns true if a server would store the name: the names of finalizers and of labels have the
-/// same syntax.
-fn is_qualified(name: &str) -> bool {
-    LabelSelector::everything().equals(name, "x").is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_finalizer_is_a_qualified_name_with_or_without_a_domain() {
-        for name in ["example.com/cleanup", "example/cleanup", "documents.kube.rs", "cleanup"] {
-            assert!(is_qualified(name), "{name}");
-        }
-        for name in ["", "example.com/", "/cleanup", "example.com/a/b", "a b", "-a", "Example.com/a"] {
-            assert!(!is_qualified(name), "{name}");
         }
     }
 }

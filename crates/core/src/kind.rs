@@ -130,7 +130,8 @@ impl fmt::Display for Gvk {
 }
 
 impl fmt::Display for Gvr {
-    /// Writes `pods.v1`, `deployments.v1.apps`: the fully qualified form that kubectl accepts.
+    /// Writes `pods.v1`, `deployments.v1.apps`: the fully qualified form that kubectl accepts
+    /// (`ParseResourceArg` in k8s.io/apimachinery v0.36.4 pkg/runtime/schema/group_version.go).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         dotted(f, &self.resource, &self.version, &self.group)
     }

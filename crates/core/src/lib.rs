@@ -33,6 +33,7 @@
 
 mod error_chain;
 mod exponential_delay;
+pub mod names;
 mod null;
 mod prefixed;
 mod shared_labels;

@@ -6,6 +6,7 @@ use compact_str::CompactString;
 use smallvec::SmallVec;
 
 use crate::meta::Labels;
+use crate::names;
 
 /// The operator of a [`Requirement`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +64,7 @@ impl Requirement {
         operator: Operator,
         values: impl IntoIterator<Item = V>,
     ) -> Result<Self, InvalidRequirement> {
-        if !is_label_key(key) {
+        if !names::is_qualified_name(key) {
             return Err(InvalidRequirement::Key(key.to_owned()));
         }
         let mut values: SmallVec<[CompactString; 1]> = values.into_iter().map(Into::into).collect();
@@ -82,7 +83,9 @@ impl Requirement {
                 Operator::GreaterThan | Operator::LessThan if value.parse::<i64>().is_err() => {
                     return Err(InvalidRequirement::Number(value.to_string()));
                 }
-                _ if !is_label_value(value) => return Err(InvalidRequirement::Value(value.to_string())),
+                _ if !names::is_label_value(value) => {
+                    return Err(InvalidRequirement::Value(value.to_string()));
+                }
                 _ => {}
             }
         }
@@ -146,57 +149,10 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Returns true for a qualified name: `[prefix/]name`.
-fn is_label_key(key: &str) -> bool {
-    match key.split_once('/') {
-        Some((prefix, name)) => is_dns_subdomain(prefix) && is_qualified_part(name),
-        None => is_qualified_part(key),
-    }
-}
-
-fn is_label_value(value: &str) -> bool {
-    value.is_empty() || is_qualified_part(value)
-}
-
-fn is_qualified_part(text: &str) -> bool {
-    let ends = |it: Option<u8>| it.is_some_and(|it| it.is_ascii_alphanumeric());
-    text.len() <= 63
-        && ends(text.bytes().next())
-        && ends(text.bytes().last())
-        && text.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b'.'))
-}
-
-fn is_dns_subdomain(text: &str) -> bool {
-    let is_label = |label: &str| {
-        let inner = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();
-        !label.is_empty()
-            && label.bytes().all(|it| inner(it) || it == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    text.len() <= 253 && text.split('.').all(is_label)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::meta::Meta;
-
-    #[test]
-    fn keys_and_values_follow_the_servers_rules() {
-        for good in ["a", "a.b/c", "A_b-c.d", "kubernetes.io/hostname", &"x".repeat(63)] {
-            assert!(is_label_key(good), "{good:?}");
-        }
-        for bad in ["", "/a", "a/", "-a", "a-", "a b", "A.b/c", "a..b/c", "a/b/c", "ä", &"x".repeat(64)] {
-            assert!(!is_label_key(bad), "{bad:?}");
-        }
-        assert!(
-            is_label_value("")
-                && is_label_value("v1.2_3-x")
-                && !is_label_value("a/b")
-                && !is_label_value("-")
-        );
-    }
 
     #[test]
     fn every_operator_is_evaluated_for_equal_different_and_absent_values() {

@@ -10,7 +10,6 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::dns_names::{label_faults, subdomain_faults};
 use super::go_format::{json as compact, quoted};
 use super::internal::{self, SharedByVersions};
 use super::keywords::{flag, listed, text};
@@ -23,6 +22,7 @@ use super::version_checks::{
 use super::{Structural, default_checks, keywords, names, openapi, structural_rules};
 use crate::api_error::{FieldError, FieldErrorKind};
 use crate::field_errors::FieldErrors;
+use crate::names::{label_1035, subdomain};
 use crate::weight;
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
@@ -62,7 +62,7 @@ pub fn check_create(definition: &Value) -> FieldErrors {
     let spec = &definition["spec"];
     let name = text(&definition["metadata"], "name");
     let wanted = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
-    let mut faults = subdomain_faults(name);
+    let mut faults = subdomain(name);
     if name != wanted {
         faults.push("must be spec.names.plural+\".\"+spec.group".to_owned());
     }
@@ -196,7 +196,7 @@ fn check_spec(spec: &Value, problems: &mut FieldErrors) {
 }
 
 fn check_group(group: &str, problems: &mut FieldErrors) {
-    let faults = subdomain_faults(group);
+    let faults = subdomain(group);
     if group.is_empty() {
         problems.push(FieldError::new("spec.group", FieldErrorKind::Required, ""));
     } else if !faults.is_empty() {
@@ -214,7 +214,7 @@ fn check_version(
     problems: &mut FieldErrors,
 ) {
     let name = text(version, "name");
-    let faults = label_faults(name);
+    let faults = label_1035(name);
     if !faults.is_empty() {
         problems.push(invalid(&format!("{path}.name"), &quoted(name), &faults.join(",")));
     }
@@ -246,7 +246,7 @@ fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut Fie
     }
     if let Some(name) = versions.first().map(|version| text(version, "name")).filter(|name| !name.is_empty())
     {
-        let faults = label_faults(name);
+        let faults = label_1035(name);
         if !faults.is_empty() {
             problems.push(invalid("spec.version", &quoted(name), &faults.join(",")));
         }
@@ -288,7 +288,7 @@ fn check_names(names: &Value, field: &str, problems: &mut FieldErrors) {
     for key in ["plural", "singular", "kind", "listKind"] {
         let name = text(names, key);
         let mixed = matches!(key, "kind" | "listKind");
-        let faults = if mixed { label_faults(&name.to_lowercase()) } else { label_faults(name) };
+        let faults = if mixed { label_1035(&name.to_lowercase()) } else { label_1035(name) };
         if !name.is_empty() && !faults.is_empty() {
             let faults = faults.join(",");
             let detail = if mixed {
@@ -313,7 +313,7 @@ fn check_names(names: &Value, field: &str, problems: &mut FieldErrors) {
         }
         for (index, name) in listed(names, key).iter().enumerate() {
             let name = name.as_str().unwrap_or_default();
-            let faults = label_faults(name);
+            let faults = label_1035(name);
             if !faults.is_empty() {
                 problems.push(invalid(&format!("{field}.{key}[{index}]"), &quoted(name), &faults.join(",")));
             }

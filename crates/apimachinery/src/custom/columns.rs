@@ -112,7 +112,9 @@ impl Column {
 pub fn definitions(columns: &[Column]) -> Vec<Value> {
     let name =
         json!({"name": "Name", "type": "string", "format": "name", "description": NAME, "priority": 0});
-    // kube-apiserver drops a column whose path cannot be parsed, and all columns after it.
+    // A column whose path cannot be parsed is dropped with all columns after it: `New` in
+    // k8s.io/apiextensions-apiserver v0.36.4
+    // pkg/registry/customresource/tableconvertor/tableconvertor.go.
     let usable = columns.iter().take_while(|column| column.path.is_some());
     let others = usable.map(|column| {
         json!({

@@ -4,7 +4,6 @@
 use serde_json::{Map as Object, Value, json};
 
 use super::Structural;
-use super::dns_names::label_faults;
 use super::go_format::{quoted, shown};
 use super::nodes::Node;
 use super::value_path::ValuePath;
@@ -13,6 +12,7 @@ use crate::field_errors::FieldErrors;
 use crate::kinds::json_access::text;
 use crate::kinds::traits::NameRule;
 use crate::kinds::validate::metadata::common;
+use crate::names::label_1035;
 
 /// Returns the problems of the resources embedded in a value at a path. The value itself counts as
 /// one if its schema says so.
@@ -60,7 +60,7 @@ fn check_version(version: Option<&Value>, path: &ValuePath<'_>, problems: &mut F
 
 fn check_kind(kind: Option<&Value>, path: &ValuePath<'_>, problems: &mut FieldErrors) {
     let Some(text) = text_of(kind, path, problems) else { return };
-    let faults = label_faults(&text.to_lowercase());
+    let faults = label_1035(&text.to_lowercase());
     if !faults.is_empty() {
         let detail = format!("may have mixed case, but should otherwise match: {}", faults.join(","));
         problems.push_with(|| {

@@ -1,5 +1,6 @@
-//! The string formats that schemas may name, as k8s.io/kube-openapi pkg/validation/strfmt defines
-//! them. Unknown ones are ignored, as in kube-apiserver.
+//! The string formats that schemas may name, as k8s.io/kube-openapi
+//! v0.0.0-20260317180543-43fb72c5454a pkg/validation/strfmt defines them. Unknown ones are ignored,
+//! as there.
 //!
 //! A text of several megabytes can be checked for each of a hundred alternatives, so most formats are
 //! scanned by hand: a regular expression takes 100 times as long for each byte.
@@ -8,9 +9,8 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
+use dogwatch_core::names;
 use regex::Regex;
-
-use super::dns_names::{is_label, is_subdomain};
 
 const KNOWN: [&str; 26] = [
     "bsonobjectid",
@@ -96,8 +96,8 @@ pub(crate) fn fits(format: &str, text: &str) -> bool {
         "date" => is_date(text),
         "duration" => is_duration(text),
         "datetime" => is_datetime(text),
-        "k8sshortname" => text.len() <= 63 && is_label(text),
-        "k8slongname" => text.len() <= 253 && is_subdomain(text),
+        "k8sshortname" => names::is_label(text),
+        "k8slongname" => names::is_subdomain(text),
         _ => true,
     }
 }
@@ -106,7 +106,8 @@ fn plain(format: &str) -> Cow<'_, str> {
     if format.contains('-') { format.replace('-', "").into() } else { format.into() }
 }
 
-/// Returns true for an absolute URI or an absolute path, like Go's `url.ParseRequestURI`.
+/// Returns true for an absolute URI or an absolute path, like `ParseRequestURI` in Go 1.26
+/// net/url/url.go.
 fn is_uri(text: &str) -> bool {
     if text.is_empty() || text.contains(|ch: char| ch.is_ascii_control() || ch == ' ') {
         return false;

@@ -1,4 +1,5 @@
-//! Values as kube-apiserver prints them in a message: quoted text, numbers, and JSON for the rest.
+//! Values as `Error.ErrorBody` of k8s.io/apimachinery v0.36.4 pkg/util/validation/field/errors.go
+//! prints them in a message: quoted text, numbers, and JSON for the rest.
 
 use std::fmt::{self, Write as _};
 

@@ -1,5 +1,6 @@
 //! Parts of a definition as kube-apiserver prints them in a message: in its internal form, with all
-//! fields in the order of the Go struct.
+//! fields in the order of the Go struct (k8s.io/apiextensions-apiserver v0.36.4
+//! pkg/apis/apiextensions/types.go and types_jsonschema.go).
 //!
 //! An empty schema has 763 bytes in this form, so a text ends after its first MiB. kube-apiserver
 //! has no limit.
@@ -115,7 +116,9 @@ pub(crate) fn schema(schema: &Value) -> String {
 }
 
 /// The fields that are equal in all versions, which kube-apiserver moves to the top of the
-/// definition.
+/// definition
+/// (`Convert_v1_CustomResourceDefinitionSpec_To_apiextensions_CustomResourceDefinitionSpec` in
+/// k8s.io/apiextensions-apiserver v0.36.4 pkg/apis/apiextensions/v1/conversion.go).
 pub(crate) struct SharedByVersions {
     /// `schema`.
     pub(crate) schema: bool,

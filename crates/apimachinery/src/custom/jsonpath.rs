@@ -1,6 +1,6 @@
 //! The JSONPath of printer columns and selectable fields: fields, indexes, slices, `[*]`, unions
-//! and filters such as `[?(@.type=="Ready")]`. Ranges and text around the path, which kubectl's
-//! templates have, are not supported in columns.
+//! and filters such as `[?(@.type=="Ready")]` (k8s.io/client-go v0.36.4 util/jsonpath). Ranges and
+//! text around the path, which kubectl's templates have, are not supported in columns.
 
 use serde_json::Value;
 

@@ -11,7 +11,6 @@
 mod go_format;
 mod value_path;
 mod unknown_fields;
-mod dns_names;
 mod formats;
 mod go_syntax;
 mod nfa_search;

@@ -1,4 +1,5 @@
-//! The limits of numbers, with the messages of kube-apiserver.
+//! The limits of numbers, with the messages of k8s.io/kube-openapi
+//! v0.0.0-20260317180543-43fb72c5454a pkg/validation/validate/values.go.
 //!
 //! An integer is compared with the integer part of a limit. A limit that does not fit the type of
 //! the field is reported itself, and then compared as a float.

@@ -418,6 +418,19 @@ fn other_problems_of_a_version_have_the_recorded_messages() {
     );
 }
 
+/// Regression test: the limits were given in bytes. `MaxLenError` in k8s.io/apimachinery v0.36.4
+/// pkg/util/validation/validation.go, which definitions are validated with, says characters.
+#[test]
+fn names_that_are_too_long_are_rejected_with_a_limit_in_characters() {
+    let mut definition = noo(json!({"type": "object"}));
+    definition["spec"]["names"]["singular"] = json!("a".repeat(64));
+    definition["metadata"]["name"] = json!("a".repeat(254));
+    let problems = rejected(definition);
+    for expected in ["must be no more than 63 characters", "must be no more than 253 characters"] {
+        assert!(problems.iter().any(|it| it.ends_with(expected)), "{problems:?}");
+    }
+}
+
 #[test]
 fn scope_and_group_are_immutable_once_established() {
     let mut old = noo(json!({"type": "object"}));

@@ -2,6 +2,8 @@
 //!
 //! A valid name needs no quotes in YAML, TOML and Rust, which is what lets templates be plain text.
 
+use dogwatch_apimachinery::names;
+
 use super::error::NewError;
 
 /// The maximum length of a DNS label: of namespaces, of kinds, and of the name in a finalizer.
@@ -111,8 +113,8 @@ impl Names {
 
     fn wrong_with_group(&self) -> Option<&'static str> {
         let group = &self.group;
-        let label = |it: &str| is_label(it, |first| first.is_ascii_alphanumeric());
-        if !group.contains('.') || !group.split('.').all(label) {
+        let is_label = |it: &str| names::label(it).is_empty();
+        if !group.contains('.') || !group.split('.').all(is_label) {
             Some("it has to be a domain in lower case with at least one dot")
         } else if self.plural().len() + 1 + group.len() > MAX_NAME {
             Some("with the plural of the kind, it is longer than 253 characters")
@@ -127,7 +129,7 @@ impl Names {
 }
 
 fn wrong_with_name(name: &str) -> Option<&'static str> {
-    if !is_label(name, |first| first.is_ascii_lowercase()) {
+    if !names::label_1035(name).is_empty() {
         Some("it has to be a DNS label that begins with a letter")
     } else if name.contains("--") {
         Some("the name of a crate has single separators")
@@ -184,16 +186,6 @@ fn plural_of(singular: &str) -> String {
 /// Returns true if a word is in a list, which is separated by blanks.
 fn has(list: &str, word: &str) -> bool {
     list.split(' ').any(|it| it == word)
-}
-
-/// Returns true for a DNS label whose first character is as required.
-fn is_label(text: &str, first: impl Fn(&u8) -> bool) -> bool {
-    let inner = |it: &u8| it.is_ascii_lowercase() || it.is_ascii_digit() || *it == b'-';
-    let bytes = text.as_bytes();
-    bytes.len() <= MAX_LABEL
-        && bytes.first().is_some_and(first)
-        && bytes.iter().all(inner)
-        && bytes.last() != Some(&b'-')
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 
 use std::path::PathBuf;
 
+use dogwatch_core::names;
+
 use super::absent::{Absent as _, given};
 use super::error::{ConfigError, Entry, EntryKind, NoCluster, Problem};
 use super::kubeconfig::{Cluster, Context, Kubeconfig};
@@ -76,19 +78,10 @@ pub(super) fn dangling(context: &Entry, field: &'static str, name: &str) -> Prob
 
 /// Validates a namespace: it must be a DNS label, since it becomes part of a path.
 pub(super) fn namespace(entry: &Entry, namespace: Option<&String>) -> Option<Problem> {
-    let wrong = namespace.filter(|namespace| !is_dns_label(namespace))?;
+    let wrong = namespace.filter(|namespace| !names::is_label(namespace))?;
     let message =
         format!("{wrong:?} is not a DNS label: at most 63 of a-z, 0-9 and -, with no - at either end");
     Some(entry.problem("namespace", message))
-}
-
-fn is_dns_label(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
-    (1..=63).contains(&bytes.len())
-        && bytes.iter().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }
 
 /// Validates a cluster.

@@ -1,5 +1,6 @@
 //! The content of an event, truncated to the limits of the server.
 
+use dogwatch_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -11,8 +12,6 @@ use kube_core::{ObjectMeta, Resource};
 const MAX_NOTE: usize = 1024;
 /// The maximum length of the reason, the action and the reporting instance, in bytes (same file).
 const MAX_WORD: usize = 128;
-/// The maximum length of an object name.
-const MAX_NAME: usize = 253;
 
 /// The type of an event.
 ///
@@ -182,8 +181,7 @@ impl EventType {
 
 impl Reporter {
     pub(super) fn new(controller: &str, instance: &str) -> Result<Self, InvalidReporter> {
-        let (domain, name) = controller.rsplit_once('/').unwrap_or(("domain", controller));
-        if !is_word(name) || name.len() > 63 || !is_subdomain(domain) {
+        if !names::is_qualified_name(controller) {
             return Err(InvalidReporter { name: controller.to_owned() });
         }
         let instance = cut(instance.to_owned(), MAX_WORD);
@@ -202,8 +200,8 @@ impl Subject {
 /// is not valid for an event, or too long, a UUID takes its place.
 fn event_name(object: &str, now: Timestamp) -> String {
     let time = format!("{:x}", now.as_nanosecond());
-    let room = MAX_NAME - time.len() - 1;
-    if is_subdomain(object) && object.len() <= room {
+    let room = names::MAX_SUBDOMAIN - time.len() - 1;
+    if names::is_subdomain(object) && object.len() <= room {
         return format!("{object}.{time}");
     }
     let unique = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
@@ -214,23 +212,6 @@ fn event_name(object: &str, now: Timestamp) -> String {
 fn cut(mut text: String, most: usize) -> String {
     text.truncate(text.floor_char_boundary(most));
     text
-}
-
-/// Returns true for the name part of a qualified name: letters and digits, with `-`, `_` and `.` in
-/// between.
-fn is_word(text: &str) -> bool {
-    let inner = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
-    let ends_well = |it: Option<char>| it.is_some_and(|it| it.is_ascii_alphanumeric());
-    text.chars().all(inner) && ends_well(text.chars().next()) && ends_well(text.chars().last())
-}
-
-/// Returns true for a DNS subdomain in lower case.
-fn is_subdomain(text: &str) -> bool {
-    let label = |it: &str| {
-        let inner = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
-        !it.is_empty() && it.bytes().all(inner) && !it.starts_with('-') && !it.ends_with('-')
-    };
-    text.len() <= MAX_NAME && text.split('.').all(label)
 }
 
 #[cfg(test)]

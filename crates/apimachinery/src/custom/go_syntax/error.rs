@@ -1,4 +1,4 @@
-//! The errors of Go's parser.
+//! The errors of Go's parser (Go 1.26 regexp/syntax/parse.go).
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Go's regular expressions (`regexp/syntax` with the Perl flags), rewritten for the `regex` crate.
+//! Go's regular expressions (`regexp/syntax` of Go 1.26 with the Perl flags), rewritten for the
+//! `regex` crate.
 //!
 //! The two look alike and differ in many places: in Go `\d`, `\s`, `\w` and `\b` are ASCII, `\Q…\E`
 //! quotes, a brace that opens no repetition is a literal, classes have no set operations and

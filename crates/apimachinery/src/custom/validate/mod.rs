@@ -1,4 +1,5 @@
-//! Validation of a value against a structural schema, with the messages of kube-apiserver.
+//! Validation of a value against a structural schema, with the messages of
+//! k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/validation/validation.go.
 //!
 //! On an update, the old object is compared: an invalid value that has not changed passes
 //! (ratcheting), if the old value can be identified. That is the case for fields of objects and
