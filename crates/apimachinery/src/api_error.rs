@@ -1,4 +1,5 @@
-//! Error responses: [`ApiError`], a [`Status`] whose message copies kube-apiserver's wording.
+//! Error responses: [`ApiError`], a [`Status`] whose message copies the wording of
+//! k8s.io/apimachinery v0.36.4 pkg/api/errors/errors.go.
 //!
 //! Every layer returns a [`ApiError`]; only the HTTP layer turns it into a response.
 
@@ -147,7 +148,8 @@ impl ApiError {
     }
 
     /// Creates a 500 without a reason, as kube-apiserver returns for an error that is not a
-    /// `Status` itself.
+    /// `Status` itself (`ErrorToAPIStatus` in k8s.io/apiserver v0.36.4
+    /// pkg/endpoints/handlers/responsewriters/status.go).
     pub fn unexplained(message: impl Into<String>) -> Self {
         let mut status = Status::failure(Reason::Unknown, message);
         status.code = 500;

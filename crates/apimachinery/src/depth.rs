@@ -5,9 +5,10 @@
 //! finished value, because levels add up across encodings and envelopes, such as a protobuf
 //! envelope inside raw bytes.
 //!
-//! kube-apiserver accepts 10,000 levels of JSON (`encoding/json`). serde_json reads 127, which
-//! limits what Rust clients can read back in any case; an envelope (a list, a table, a watch event,
-//! a review) adds up to three levels to an object.
+//! kube-apiserver accepts 10,000 levels of JSON (`maxNestingDepth` in Go 1.26
+//! encoding/json/scanner.go). serde_json reads 127, which limits what Rust clients can read back in
+//! any case; an envelope (a list, a table, a watch event, a review) adds up to three levels to an
+//! object.
 
 use serde_json::Value;
 

@@ -1,5 +1,6 @@
 //! Protobuf bodies, decoded into the same values as JSON and encoded from them: Go's typed clients
-//! send and receive built-in objects this way.
+//! send and receive built-in objects this way (k8s.io/apimachinery v0.36.4
+//! pkg/runtime/serializer/protobuf/protobuf.go).
 
 pub use dogwatch_wire::{
     EncodeError, Envelope, entry_head, has_protobuf, list_entry, metadata_message, watch_head,

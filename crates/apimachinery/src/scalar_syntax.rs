@@ -1,5 +1,6 @@
 //! Validation of the text form of scalars: times, quantities and base64, with the error messages of
-//! Go's decoders.
+//! Go's decoders (Go 1.26 time/format.go and encoding/base64; k8s.io/apimachinery v0.36.4
+//! pkg/api/resource/quantity.go).
 //!
 //! Each function returns the error message, or `None` for valid text. The values are not
 //! interpreted.

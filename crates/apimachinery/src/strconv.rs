@@ -1,5 +1,5 @@
-//! Strings and errors formatted as Go's `strconv` formats them, because kube-apiserver's messages
-//! contain them.
+//! Strings and errors formatted as Go's `strconv` formats them (Go 1.26 strconv/quote.go and
+//! strconv/atoi.go), because kube-apiserver's messages contain them.
 
 use std::num::{IntErrorKind, ParseIntError};
 

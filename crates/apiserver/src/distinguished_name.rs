@@ -3,7 +3,8 @@
 use x509_parser::der_parser::asn1_rs::Tag;
 use x509_parser::x509::AttributeTypeAndValue;
 
-/// Returns the text of an attribute as Go's `crypto/x509` decodes it; `None` if Go rejects it.
+/// Returns the text of an attribute as Go decodes it (`parseASN1String` in Go 1.26
+/// crypto/x509/parser.go); `None` if Go rejects it.
 pub(crate) fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
     let value = attribute.attr_value();
     match value.tag() {

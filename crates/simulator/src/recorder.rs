@@ -48,7 +48,8 @@ impl Recorder {
         Self { events: Api::dynamic(client.clone(), resource), environment: Arc::clone(environment) }
     }
 
-    /// Records an event about an object. An event that cannot be stored is dropped, as by client-go.
+    /// Records an event about an object. An event that cannot be stored is dropped, as by
+    /// client-go v0.36.4 tools/record/event.go.
     pub(crate) async fn record(&self, component: &'static str, about: &Value, event: Event) {
         let namespace = match text(about, "/metadata/namespace") {
             "" => "default",

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! These are pure functions over values: the cluster looks up the policies, and charges quotas
-//! atomically. The messages are kube-apiserver's; the cluster adds the kind and name of the
-//! rejected object.
+//! atomically. The messages are those of k8s.io/kubernetes v1.36.4 plugin/pkg/admission/limitranger
+//! and runtimeclass, and of k8s.io/apiserver v0.36.4 pkg/admission/plugin/resourcequota; the
+//! cluster adds the kind and name of the rejected object.
 //!
 //! The `mod` lines below are in layer order.
 

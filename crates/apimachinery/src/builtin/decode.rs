@@ -149,7 +149,8 @@ impl<'d> Walk<'d> {
 
     /// Adds `what field "path.name"` to the findings, once.
     fn report(&mut self, what: &str, name: &str) {
-        // Go's decoders of unions are not strict.
+        // Go's decoders of unions are not strict: k8s.io/apiextensions-apiserver v0.36.4
+        // pkg/apis/apiextensions/v1/marshal.go.
         if self.unions > 0 {
             return;
         }
@@ -191,8 +192,9 @@ impl<'d> Walk<'d> {
         if self.findings.mismatch.is_some() {
             return;
         }
-        // Go lets a quantity decode itself (`Quantity.UnmarshalJSON`): any JSON that is not a
-        // quantity gets the error of a malformed one.
+        // Go lets a quantity decode itself (`Quantity.UnmarshalJSON` in k8s.io/apimachinery v0.36.4
+        // pkg/api/resource/quantity.go): any JSON that is not a quantity gets the error of a
+        // malformed one.
         if let Schema::Scalar(Scalar::Quantity) = schema.resolve(self.definitions) {
             self.record_error(scalar_syntax::quantity("?"));
             return;

@@ -1,4 +1,5 @@
-//! The Go names of types and fields, which decoding errors of kube-apiserver contain.
+//! The Go names of types and fields of k8s.io/api v0.36.4, which decoding errors of kube-apiserver
+//! contain.
 //!
 //! Definitions contain the names of structures, but not those of string types and embedded
 //! structures; the common ones are listed here. Used by [`super::decode`].

@@ -75,7 +75,8 @@ pub struct Column {
 }
 
 impl ResourceDef {
-    /// The verbs of every custom resource, in the order in which kube-apiserver lists them.
+    /// The verbs of every custom resource, in the order of k8s.io/apiextensions-apiserver v0.36.4
+    /// pkg/apiserver/customresource_discovery_controller.go.
     pub const CUSTOM_VERBS: [&str; 8] =
         ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 

@@ -52,7 +52,8 @@ pub(super) fn definition_entry(name: &str) -> Option<(&'static str, &'static str
     index.get_key_value(name).map(|(name, json)| (*name, *json))
 }
 
-/// Returns the table columns of a built-in resource, if kube-apiserver defines any.
+/// Returns the table columns of a built-in resource, if kube-apiserver defines any
+/// (`AddHandlers` in k8s.io/kubernetes v1.36.4 pkg/printers/internalversion/printers.go).
 pub fn columns(group: &str, version: &str, plural: &str) -> Option<&'static [Column]> {
     static TABLE: OnceLock<HashMap<String, Vec<Column>>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {

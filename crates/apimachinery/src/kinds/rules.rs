@@ -89,7 +89,8 @@ pub struct KindRules {
     /// The path in etcd below `/registry`, if it is not the plural (k8s.io/kubernetes v1.36.4
     /// pkg/kubeapiserver/default_storage_factory_builder.go).
     pub storage_path: Option<&'static str>,
-    /// The version in which kube-apiserver stores it, if it is not the served one.
+    /// The version in which kube-apiserver stores it, if it is not the served one (for definitions,
+    /// k8s.io/kubernetes v1.36.4 pkg/controlplane/apiserver/apiextensions.go).
     pub storage_version: Option<&'static str>,
     /// The way in which quotas and limit ranges count its objects.
     pub accounting: Accounting,

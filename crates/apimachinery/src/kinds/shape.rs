@@ -22,7 +22,8 @@ struct Field {
     /// The type of the field or of the items of its list or map; empty for plain values.
     target: &'static str,
     /// True if an empty list stays empty instead of becoming null: kube-apiserver stores these
-    /// types as JSON, all others as protobuf, which has no empty lists.
+    /// types as JSON (k8s.io/kubernetes v1.36.4 pkg/controlplane/apiserver/apiextensions.go and
+    /// aggregator.go), all others as protobuf, which has no empty lists.
     keeps_empty: bool,
 }
 

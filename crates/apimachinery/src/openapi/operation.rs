@@ -46,7 +46,8 @@ const DELETE_COLLECTION: Parameters = &[
     ("timeoutSeconds", "integer"),
 ];
 
-/// The operations, by kube-apiserver's name of the action.
+/// The operations, by the name of the action in k8s.io/apiserver v0.36.4
+/// pkg/endpoints/installer.go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     List,
@@ -219,8 +220,9 @@ fn responses(action: Action, target: &Target<'_>) -> Value {
     let status = reference(&meta("Status"));
     let is_delete = matches!(action, Action::Delete | Action::DeleteCollection);
     let given = content(&types, if is_delete { &status } else { &target.schema });
-    // Patches of custom kinds can create objects too, but kube-apiserver does not document
-    // their 201.
+    // Patches of custom kinds can create objects too, but `buildRoute` in
+    // k8s.io/apiextensions-apiserver v0.36.4 pkg/controller/openapi/builder/builder.go does not
+    // document their 201.
     let documented =
         |(code, _): &&(&str, &str)| !(target.custom && action == Action::Patch && *code == "201");
     let response = |(code, description): &(&str, &str)| {

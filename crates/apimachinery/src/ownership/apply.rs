@@ -228,8 +228,9 @@ impl Application<'_> {
     }
 }
 
-/// Returns the 409, with a cause for each field, sorted by manager. kube-apiserver reports all
-/// conflicts; here the first ones are reported, and the number of the others.
+/// Returns the 409, with a cause for each field, sorted by manager (`NewConflictError` in
+/// k8s.io/apimachinery v0.36.4 pkg/util/managedfields/internal/conflict.go). kube-apiserver reports
+/// all conflicts; here the first ones are reported, and the number of the others.
 fn refusal(conflicts: BTreeMap<Manager, FieldSet>) -> ApiError {
     let count: usize = conflicts.values().map(FieldSet::len).sum();
     let mut sorted: Vec<_> = conflicts.into_iter().collect();

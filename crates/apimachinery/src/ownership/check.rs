@@ -1,6 +1,7 @@
 //! The check of an object against its schema, before it is merged or compared.
 //!
-//! The messages are those of structured-merge-diff, which clients see from kube-apiserver.
+//! The messages are those of sigs.k8s.io/structured-merge-diff v6.3.3 typed/validate.go, which
+//! clients see from kube-apiserver.
 
 use std::fmt::{self, Display, Write};
 

@@ -1,5 +1,6 @@
 //! Migration from client-side apply: the annotation in which kubectl keeps the configuration that
-//! it last applied.
+//! it last applied (k8s.io/apimachinery v0.36.4
+//! pkg/util/managedfields/internal/lastappliedmanager.go and lastappliedupdater.go).
 //!
 //! Fields that still have the value from kubectl's last client-side apply belong to it, whatever
 //! the entries say. If the annotation exists, it is kept up to date, so that an older kubectl finds

@@ -148,7 +148,8 @@ pub(super) fn same(a: &Value, b: &Value) -> bool {
     compare(a, b) == Ordering::Equal
 }
 
-/// Escapes JSON like Go's encoder: the characters with a meaning in HTML.
+/// Escapes JSON like Go's encoder: the characters with a meaning in HTML (`HTMLEscape` in Go 1.26
+/// encoding/json).
 pub(super) fn escape_html(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {

@@ -86,7 +86,7 @@ pub trait Versions: Send + Sync {
     /// the version does not exist any more, which drops the entries that were written in it. The
     /// object may be of any of the versions, and any of them may be requested. If the schema of a
     /// version does not have all fields of the object, an apply is rejected and an update stops
-    /// tracking, as in kube-apiserver.
+    /// tracking (k8s.io/apimachinery v0.36.4 pkg/util/managedfields/internal/structuredmerge.go).
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, Schema)>;
 }
 

@@ -1,5 +1,6 @@
-//! Go's names of types and its formatting of values, as kube-apiserver's messages contain them, and
-//! its generic 422.
+//! Go's names of types and its formatting of values (Go 1.26 fmt/print.go), as the messages of
+//! k8s.io/apimachinery v0.36.4 pkg/util/strategicpatch/patch.go and pkg/util/mergepatch/errors.go
+//! contain them, and the generic 422.
 
 use std::fmt;
 
@@ -8,8 +9,8 @@ use serde_json::{Number, Value};
 
 use crate::ApiError;
 
-/// Creates the 422 that kube-apiserver returns for a patch that does not apply. Its details are
-/// empty.
+/// Creates the 422 for a patch that does not apply (`NewGenericServerResponse` in k8s.io/apiserver
+/// v0.36.4 pkg/endpoints/handlers/patch.go). Its details are empty.
 pub(super) fn rejected() -> ApiError {
     ApiError::new(Reason::Invalid, "the server rejected our request due to an error in our request")
 }

@@ -1,5 +1,5 @@
 //! JSON patch (RFC 6902), as lenient as the library that kube-apiserver uses,
-//! gopkg.in/evanphx/json-patch.v4.
+//! gopkg.in/evanphx/json-patch.v4 v4.13.0 patch.go.
 //!
 //! It departs from the RFC in these points: `replace` sets a missing key, a missing `value` is
 //! null, a missing key equals null for `test` and `copy`, list indices may be negative (from the

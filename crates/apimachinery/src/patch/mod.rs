@@ -72,7 +72,7 @@ enum Body {
 impl Patch {
     /// Decodes the body of a request. `checked` is true if unknown fields matter (`fieldValidation`
     /// is `Warn` or `Strict`); kube-apiserver then decodes the patch in another way, with other
-    /// error messages.
+    /// error messages (`applyJSPatch` in k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/patch.go).
     ///
     /// kube-apiserver looks up the object first: a patch of a missing object is 404 even if it is
     /// malformed.
@@ -127,8 +127,9 @@ impl Patch {
     /// strategic patch uses them. The result is an object if `original` is one.
     ///
     /// # Errors
-    /// 422 if a JSON patch does not apply; 400 or 500, as kube-apiserver does, if the directives or
-    /// list items of a strategic patch are invalid.
+    /// 422 if a JSON patch does not apply; 400 or 500 if the directives or list items of a
+    /// strategic patch are invalid (`interpretStrategicMergePatchError` in k8s.io/apiserver v0.36.4
+    /// pkg/endpoints/handlers/patch.go).
     pub fn apply(
         &self,
         original: &Value,
@@ -178,7 +179,8 @@ impl Patch {
     }
 }
 
-/// The error of kube-apiserver for a patch that replaces the object with a list.
+/// The error for a patch that replaces the object with a list: `SimpleMetaFactory.Interpret` in
+/// k8s.io/apimachinery v0.36.4 pkg/runtime/serializer/json/meta.go.
 const NO_OBJECT: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type \
      struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
 

@@ -3,8 +3,9 @@
 //! Directives in a patch: `$patch` in an object replaces or deletes it (in a list item: replaces
 //! the list, deletes the item); `$retainKeys` drops all keys of an object but these;
 //! `$setElementOrder/<list>` gives the order of a list; `$deleteFromPrimitiveList/<list>` removes
-//! scalars from a list. As in kube-apiserver, new values are taken as they are: directives inside a
-//! new item stay, until unknown fields are dropped.
+//! scalars from a list. As in k8s.io/apimachinery v0.36.4 pkg/util/strategicpatch/patch.go, new
+//! values are taken as they are: directives inside a new item stay, until unknown fields are
+//! dropped.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -80,8 +81,8 @@ fn merge_fields(
     }
     retain_keys(&mut live, &mut patch)?;
     merge_ordered_lists(&mut live, &mut patch, node, budget)?;
-    // kube-apiserver iterates over the fields in the random order of a Go map, and nearly always
-    // removes scalars last.
+    // `mergeMap` in strategicpatch/patch.go iterates over the fields in the random order of a Go
+    // map, and nearly always removes scalars last.
     let is_deletion = |(key, _): &(String, Value)| key.starts_with(DELETE_SCALARS);
     let (deletions, fields): (Vec<_>, Vec<_>) = patch.into_iter().partition(is_deletion);
     for (key, value) in fields.into_iter().chain(deletions) {

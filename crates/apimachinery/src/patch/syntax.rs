@@ -1,4 +1,4 @@
-//! The syntax errors of JSON, with the messages of Go's `encoding/json`.
+//! The syntax errors of JSON, with the messages of Go 1.26 encoding/json/scanner.go.
 //!
 //! Only used after the parser has rejected a text, so it is written for exactness and not for
 //! speed. It does not recurse, because the text is arbitrary input.

@@ -1,4 +1,5 @@
-//! JSON bodies, decoded as leniently as Go's `encoding/json` does.
+//! JSON bodies, decoded as leniently as Go does (`unquoteBytes` in Go 1.26
+//! encoding/json/decode.go).
 //!
 //! Invalid UTF-8, and `\u` escapes of lone surrogates, become U+FFFD. serde_json rejects both.
 

@@ -1,5 +1,5 @@
-//! YAML bodies, decoded as sigs.k8s.io/yaml does in kube-apiserver: YAML 1.1, limited to what JSON
-//! can express.
+//! YAML bodies, decoded as sigs.k8s.io/yaml v1.6.0 does in kube-apiserver: YAML 1.1, limited to
+//! what JSON can express.
 //!
 //! Unquoted `yes`, `on` and `n` are booleans, as values and as keys; a key that is not a string
 //! becomes one. Only the first of several documents is read.

@@ -78,7 +78,8 @@ fn unescape(key: &str) -> String {
     }
 }
 
-/// Formats a user as Go's `%#v`, which kube-apiserver uses in its message.
+/// Formats a user as Go's `%#v`, which the message in k8s.io/apiserver v0.36.4
+/// pkg/endpoints/filters/impersonation/constrained_impersonation.go contains.
 fn go_syntax(user: &User) -> String {
     let list = |values: &[String]| {
         let quoted: Vec<String> = values.iter().map(|it| quote(it)).collect();

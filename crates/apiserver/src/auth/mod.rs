@@ -150,7 +150,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Returns 401 without details, as kube-apiserver does.
+/// Returns 401 without details: `NewUnauthorized` in k8s.io/apimachinery v0.36.4
+/// pkg/api/errors/errors.go.
 fn unauthorized() -> ApiError {
     let mut refusal = ApiError::new(Reason::Unauthorized, "Unauthorized");
     refusal.0.details = None;

@@ -49,7 +49,7 @@ impl PeerIdentity {
         let digest = Sha256::digest(certificate);
         let hex: String = digest.iter().map(|it| format!("{it:02x}")).collect();
         Some(Self {
-            // The last one counts, as in Go's `crypto/x509`.
+            // The last one counts: `FillFromRDNSequence` in Go 1.26 crypto/x509/pkix/pkix.go.
             common_name: parsed.subject().iter_common_name().last().map(text).unwrap_or_default(),
             organizations: parsed.subject().iter_organization().map(text).collect(),
             credential: format!("X509SHA256={hex}"),

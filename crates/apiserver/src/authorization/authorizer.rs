@@ -51,7 +51,8 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    /// Returns the word for the decision in audit logs of kube-apiserver.
+    /// Returns the word for the decision in audit logs (k8s.io/apiserver v0.36.4
+    /// pkg/endpoints/filters/authorization.go).
     pub(crate) fn outcome(&self) -> &'static str {
         if self.allowed { "allow" } else { "forbid" }
     }

@@ -116,7 +116,8 @@ impl RbacIndex {
     pub(super) fn grants(&self, user: &UserNames<'_>, namespace: &str) -> (Vec<Grant>, MissingRoles) {
         let (mut grants, mut missing, mut seen) = (Vec::new(), MissingRoles::default(), HashSet::new());
         let namespace = Some(namespace).filter(|it| !it.is_empty());
-        // Those of the cluster come first, as in kube-apiserver.
+        // Those of the cluster come first: `VisitRulesFor` in k8s.io/kubernetes v1.36.4
+        // pkg/registry/rbac/validation/rule.go.
         for scope in [None].into_iter().chain(namespace.map(Some)) {
             let Some(subjects) = self.by_scope.get(&scope.map(str::to_owned)) else { continue };
             for (key, subject) in subjects.naming(user) {

@@ -30,7 +30,8 @@ pub(super) fn access_status(
 ) -> Result<Value, ApiError> {
     let problems = problems(review, place, asking.is_some());
     if !problems.is_empty() {
-        // kube-apiserver names no kind in this error.
+        // The kind of the decoded object is empty in this error: k8s.io/kubernetes v1.36.4
+        // pkg/registry/authorization/subjectaccessreview/rest.go.
         return Err(ApiError::invalid(&place.kind.def.group, "", "", &problems));
     }
     let named = || named_user(&review["spec"]);
@@ -178,7 +179,8 @@ fn problems(review: &Value, place: &ObjectRef<'_>, about_self: bool) -> FieldErr
     problems
 }
 
-/// Formats attributes of a path as kube-apiserver does, whose internal type has other names.
+/// Formats attributes of a path as kube-apiserver does, whose internal type has other names
+/// (`NonResourceAttributes` in k8s.io/kubernetes v1.36.4 pkg/apis/authorization/types.go).
 fn shown_path(attributes: &Value) -> String {
     let (path, verb) = (json!(text(attributes, "/path")), json!(text(attributes, "/verb")));
     format!(r#"{{"Path":{path},"Verb":{verb}}}"#)

@@ -1,5 +1,5 @@
 //! Decoding of a request body into an object of a kind, with its defaults. Error messages are those
-//! of kube-apiserver.
+//! of k8s.io/apimachinery v0.36.4 pkg/runtime/serializer/json/json.go and pkg/runtime/error.go.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,9 @@ use crate::{ApiError, FieldError, FieldErrorKind};
 /// The name of kube-apiserver's scheme, which is part of its error messages.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 
-/// The Go type that kube-apiserver decodes a body into first, which is part of its error messages.
+/// The Go type that kube-apiserver decodes a body into first, which is part of its error messages:
+/// `SimpleMetaFactory.Interpret` in k8s.io/apimachinery v0.36.4
+/// pkg/runtime/serializer/json/meta.go.
 const TYPE_META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 

@@ -89,7 +89,8 @@ pub(super) fn decode_applied(
 }
 
 /// Writes whole numbers without a fraction: `5.0` is `5`. kube-apiserver reads an applied
-/// configuration as YAML, and converts its numbers to JSON before it checks their types.
+/// configuration as YAML (`newApplyPatcher` in k8s.io/apiserver v0.36.4
+/// pkg/endpoints/handlers/patch.go), and converts its numbers to JSON before it checks their types.
 fn with_whole_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {

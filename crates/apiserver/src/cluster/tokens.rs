@@ -25,8 +25,8 @@ const BINDABLE: [(&str, &str, &str); 3] =
 const INVALID: &str = "invalid bearer token";
 /// The shortest time a token can be requested for, in seconds.
 const SHORTEST: i64 = 600;
-/// The longest time a token can be requested for, in seconds: `maxExpirationSeconds` of
-/// kube-apiserver's validation.
+/// The longest time a token can be requested for, in seconds: the limit in
+/// k8s.io/kubernetes v1.36.4 pkg/apis/authentication/validation/validation.go.
 const LONGEST: i64 = 1 << 32;
 /// The seconds for which a token stays valid after its account, or the object it is bound to, was
 /// deleted: the leeway of k8s.io/kubernetes v1.36.4 pkg/serviceaccount/claims.go.
@@ -69,7 +69,8 @@ impl Tokens<'_> {
     /// token is meant for.
     ///
     /// # Errors
-    /// The reason why the token authenticates no user, in the words of kube-apiserver.
+    /// The reason why the token authenticates no user, in the words of k8s.io/kubernetes v1.36.4
+    /// pkg/serviceaccount/claims.go.
     pub(super) fn review<'a>(&self, token: &str, wanted: &[&'a str]) -> Result<(User, Vec<&'a str>), String> {
         // All static tokens are compared, each in constant time, so that the response time does not
         // reveal a partial match.
@@ -101,8 +102,9 @@ impl Tokens<'_> {
         } else {
             self.account_of_claims(&claims)
         };
-        // kube-apiserver has two authenticators for such a token: that of its own loopback client,
-        // and the one that reports the reason.
+        // kube-apiserver has two authenticators for such a token (`tokenunion.New` in
+        // k8s.io/kubernetes v1.36.4 pkg/kubeapiserver/authenticator/config.go): that of its own
+        // loopback client, and the one that reports the reason.
         valid.map(|user| (user, audiences)).map_err(|why| format!("[{INVALID}, {why}]"))
     }
 

@@ -57,7 +57,8 @@ fn unenforced_policy(cluster: &Cluster, kind: &Kind, object: &Value, old: Option
     })
 }
 
-/// Returns the warnings that kube-apiserver has too.
+/// Returns the warnings that kube-apiserver has too: `WarningsOnCreate` and `WarningsOnUpdate` of
+/// the strategies in k8s.io/kubernetes v1.36.4 pkg/registry.
 fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
     if kind.is(&DEFINITION) {
         custom::check::format_warnings(object, old)

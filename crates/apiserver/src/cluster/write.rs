@@ -22,7 +22,8 @@ pub(super) struct Write<'a> {
     /// The warnings for the client so far.
     pub(super) warnings: Vec<String>,
     /// The version that the stored object must have, and whether its kind may require one. Checked
-    /// after the webhooks, as in kube-apiserver.
+    /// after the webhooks: `Store.Update` in k8s.io/apiserver v0.36.4
+    /// pkg/registry/generic/registry/store.go.
     pub(super) expected: Option<(String, bool)>,
     /// The verb of a change.
     pub(super) verb: &'static str,

@@ -240,7 +240,8 @@ impl Rule {
     }
 
     /// Sets `Retry-After` of the error, in seconds; 0 omits it. Defaults to 1 for status 429, as in
-    /// kube-apiserver under load, and to none for others.
+    /// kube-apiserver under load (`retryAfter` in k8s.io/apiserver v0.36.4
+    /// pkg/server/filters/maxinflight.go), and to none for others.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.refuse.get_or_insert_default().retry_after = Some(seconds);

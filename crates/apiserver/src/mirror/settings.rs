@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::http::Settings;
 use crate::store::CopyLimits;
 
-/// The settings of a mirror. Every field has a default.
+/// The settings of a mirror. Every field has a default; `http/settings.rs` names the sources of
+/// those of kube-apiserver.
 ///
 /// ```
 /// use dogwatch_apiserver::mirror::MirrorSettings;

@@ -60,7 +60,8 @@ pub(crate) fn list(
     let mut looked_at = 0;
     let selected = range.by_ref().inspect(|_| looked_at += 1).filter(|it| selection.holds(it));
     let items: Vec<_> = selected.take(limit).cloned().collect();
-    // The rest of the range may match nothing; only the next page finds out, as in kube-apiserver.
+    // The rest of the range may match nothing; only the next page finds out, as with
+    // `GetList` in k8s.io/apiserver v0.36.4 pkg/storage/etcd3/store.go.
     let is_full = items.len() >= limit && range.next().is_some();
     let last = items.last().filter(|it| is_full && !selection.is_exactly(it));
     let remaining = match last {

@@ -67,7 +67,8 @@ impl Selection {
 
     /// Returns true if a selector narrows the selection, so that the number of remaining objects is
     /// unknown. Shards do not count: kube-apiserver includes the objects of all shards in the
-    /// remaining count.
+    /// remaining count (`PrepareContinueToken` in k8s.io/apiserver v0.36.4
+    /// pkg/storage/continue.go).
     pub(crate) fn is_selective(&self) -> bool {
         self.name.is_some() || !self.labels.is_everything() || !self.fields.is_everything()
     }

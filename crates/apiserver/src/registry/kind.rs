@@ -337,7 +337,8 @@ impl Kind {
 
     /// Creates a 422: the object is invalid.
     pub fn invalid(&self, name: &str, problems: &[FieldError]) -> ApiError {
-        // kube-apiserver validates events of both groups as events of the core group.
+        // kube-apiserver validates the internal type, which events of both groups have in common
+        // (`BeforeCreate` in k8s.io/apiserver v0.36.4 pkg/registry/rest/create.go).
         ApiError::invalid(self.stored_group(), &self.def.kind, name, problems)
     }
 
@@ -399,7 +400,8 @@ fn builtin_collection(def: &ResourceDef, conversion: Option<&Conversion>) -> Col
 ///
 /// A definition may have the group and the plural of a built-in resource, and its collection begins
 /// and ends with the definition. It must not be that of the built-in resource, whose objects would
-/// be lost. kube-apiserver stores the two under different prefixes, too.
+/// be lost. kube-apiserver stores the two under different prefixes, too (`ResourcePrefix` in
+/// k8s.io/apiserver v0.36.4 pkg/server/storage/storage_factory.go).
 pub(super) fn custom_collection(group: &str, plural: &str) -> CollectionName {
     let name: CollectionName = format!("{group}/{plural}").into();
     // Neither groups nor plurals have slashes, so no other collection has this name.

@@ -164,7 +164,8 @@ impl ApiServerBuilder {
 
     /// Sets the treatment of requests without credentials. Without TLS and without a token they
     /// default to the administrator's. Otherwise they are rejected, or, if the server authorizes
-    /// requests, treated as those of `system:anonymous`, as in kube-apiserver.
+    /// requests, treated as those of `system:anonymous`, as in kube-apiserver (k8s.io/apiserver
+    /// v0.36.4 pkg/authentication/request/anonymous/anonymous.go).
     ///
     /// Without authorization, `system:anonymous` may do everything, too.
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
@@ -264,7 +265,8 @@ impl ApiServerBuilder {
     }
 
     /// Honours the parameter `shardSelector` of lists and watches, which is alpha in Kubernetes
-    /// 1.36 (feature gate `ShardedListAndWatch`). Defaults to off: the parameter is ignored, as in
+    /// 1.36 (feature gate `ShardedListAndWatch` in k8s.io/apiserver v0.36.4
+    /// pkg/features/kube_features.go). Defaults to off: the parameter is ignored, as in
     /// kube-apiserver.
     pub fn sharding(mut self, on: bool) -> Self {
         self.config.settings.sharding = on;

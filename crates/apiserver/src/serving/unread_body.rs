@@ -19,7 +19,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 /// The number of bytes that are read and discarded to keep a connection: `maxPostHandlerReadBytes`
-/// of Go's `net/http`.
+/// in Go 1.26 net/http/server.go.
 const MAX_DRAINED: u64 = 256 * 1024;
 
 /// The slot for a body that was not read to its end.

@@ -67,8 +67,9 @@ impl Connections {
     /// Sends a request to a host, once. A kept connection that the other end has closed meanwhile is
     /// skipped: the next one is used then, and finally a new one.
     ///
-    /// A request that may have arrived is not sent again, as in Go's client (`shouldRetryRequest` in
-    /// net/http/transport.go): the webhook may have side effects, or have failed because of it.
+    /// A request that may have arrived is not sent again, as in Go's client (`shouldRetryRequest`
+    /// in Go 1.26 net/http/transport.go): the webhook may have side effects, or have failed because
+    /// of it.
     ///
     /// # Errors
     /// The reason why there is no response, with messages like those of kube-apiserver.

@@ -1,8 +1,9 @@
 //! Verification of the certificates of webhooks, by the bundle of their configuration, or by the
 //! roots of the system if it has none.
 //!
-//! Like Go's verifier in kube-apiserver, this accepts a certificate that is itself in the bundle,
-//! in addition to those that an authority of the bundle has issued. Test environments rely on it.
+//! Like Go's verifier in kube-apiserver (`Certificate.Verify` in Go 1.26 crypto/x509/verify.go),
+//! this accepts a certificate that is itself in the bundle, in addition to those that an authority
+//! of the bundle has issued. Test environments rely on it.
 
 use std::sync::{Arc, LazyLock};
 

@@ -2,8 +2,9 @@
 //!
 //! kube-apiserver's admission plugin StorageObjectInUseProtection gives every new claim and volume
 //! a protection finalizer. This controller is the counterpart, which kube-controller-manager has in
-//! pkg/controller/volume/pvcprotection and pvprotection: it removes the finalizer of objects that
-//! are being deleted and not in use. Without it neither a claim nor its namespace could be deleted.
+//! k8s.io/kubernetes v1.36.4 pkg/controller/volume/pvcprotection and pvprotection: it removes the
+//! finalizer of objects that are being deleted and not in use. Without it neither a claim nor its
+//! namespace could be deleted.
 //!
 //! As there, the caches are asked first, and the server before a finalizer is removed: a cache may
 //! not show yet what uses the object.

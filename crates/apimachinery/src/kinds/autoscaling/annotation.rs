@@ -1,6 +1,6 @@
-//! JSON inside an annotation, as Go decodes and encodes it into typed structures: fields in the
-//! order of their declaration, names in any case, no undeclared fields, and nothing at all if one
-//! value has the wrong type.
+//! JSON inside an annotation, as k8s.io/kubernetes v1.36.4 pkg/apis/autoscaling/v1/conversion.go
+//! decodes and encodes it into typed structures: fields in the order of their declaration, names in
+//! any case, no undeclared fields, and nothing at all if one value has the wrong type.
 
 use std::fmt::Write;
 

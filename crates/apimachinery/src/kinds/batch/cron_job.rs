@@ -25,8 +25,8 @@ pub(crate) static RULES: KindRules = KindRules {
         name(out, object);
         cron_job(out, object);
     },
-    // kube-apiserver does not check the length of the name again, for CronJobs that are older than
-    // the limit.
+    // `ValidateCronJobUpdate` in k8s.io/kubernetes v1.36.4 pkg/apis/batch/validation/validation.go
+    // does not check the length of the name again, for CronJobs that are older than the limit.
     validate_update: Some(|out, new, _| cron_job(out, new)),
     pod_spec: Some("/spec/jobTemplate/spec/template/spec"),
     cells,

@@ -96,7 +96,8 @@ fn generate_job_selector(job: &mut Value) {
     }
     let name = text(job, "/metadata/name").to_owned();
     let uid = text(job, "/metadata/uid").to_owned();
-    // Labels that were defaulted from the template share its map in kube-apiserver, and therefore
+    // Labels that were defaulted from the template share its map in kube-apiserver
+    // (`SetDefaults_Job` in k8s.io/kubernetes v1.36.4 pkg/apis/batch/v1/defaults.go), and therefore
     // get the generated ones too; labels set by the user stay unchanged.
     let shared = at(job, "/metadata/labels") == at(job, "/spec/template/metadata/labels");
     let Some(map) = job.as_object_mut() else { return };
@@ -230,7 +231,8 @@ fn failure_policy(out: &mut FieldErrors, spec: &Value, field: &str) {
 }
 
 fn job_update(out: &mut FieldErrors, new: &Value, old: &Value) {
-    // kube-apiserver validates the spec twice, and reports its problems twice.
+    // The spec is validated, and its problems are reported, twice: `ValidateUpdate` in
+    // k8s.io/kubernetes v1.36.4 pkg/registry/batch/job/strategy.go.
     selected_job(out, &new["spec"]);
     let elastic = text(new, "/spec/completionMode") == "Indexed"
         && number(new, "/spec/completions") == number(new, "/spec/parallelism");

@@ -70,7 +70,8 @@ fn validate(out: &mut FieldErrors, object: &Value) {
 
 fn validate_update(out: &mut FieldErrors, new: &Value, old: &Value) {
     validate(out, new);
-    // kube-apiserver validates taints twice, and reports their problems twice.
+    // Taints are validated, and their problems are reported, twice: `ValidateUpdate` in
+    // k8s.io/kubernetes v1.36.4 pkg/registry/core/node/strategy.go.
     taints(out, new);
     let before = items(old, "/spec/podCIDRs");
     if !before.is_empty() && before != items(new, "/spec/podCIDRs") {

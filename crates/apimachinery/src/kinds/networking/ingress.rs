@@ -145,7 +145,8 @@ fn hosts(ingress: &Value) -> String {
     let named: Vec<&str> =
         rules.iter().map(|rule| text(rule, "/host")).filter(|host| !host.is_empty()).collect();
     let shown: Vec<&str> = named.iter().take(3).copied().collect();
-    // As kube-apiserver does: once three hosts are shown, rules are counted with or without a host.
+    // As `formatHosts` in k8s.io/kubernetes v1.36.4 pkg/printers/internalversion/printers.go: once
+    // three hosts are shown, rules are counted with or without a host.
     let third = rules.iter().enumerate().filter(|(_, rule)| !text(rule, "/host").is_empty()).nth(2);
     match third {
         _ if shown.is_empty() => "*".to_owned(),

@@ -18,7 +18,8 @@ pub(crate) static RULES: KindRules = KindRules {
     traits: KindTraits { has_generation: true, ..KindTraits::COMMON },
     metadata_passes: MetadataPasses { labels: 3, fixed: 2, finalizers: 1 },
     default: |_, map| fill(map, "preemptionPolicy", "PreemptLowerPriority"),
-    // kube-apiserver does not count the generation of a PriorityClass after its creation.
+    // `PrepareForUpdate` in k8s.io/kubernetes v1.36.4
+    // pkg/registry/scheduling/priorityclass/strategy.go does nothing.
     counts_updates: Some(false),
     validate_create: priority_class,
     validate_update: Some(validate_update),

@@ -24,7 +24,8 @@ pub(crate) static RULES: KindRules = KindRules {
     },
     metadata_passes: MetadataPasses { labels: 3, fixed: 2, finalizers: 1 },
     default: defaults,
-    // kube-apiserver counts the generation of a CSIDriver from its first update on.
+    // Only updates count the generation: k8s.io/kubernetes v1.36.4
+    // pkg/registry/storage/csidriver/strategy.go.
     counts_updates: Some(true),
     validate_create: lifecycles,
     validate_update: Some(|out, new, old| {

@@ -61,8 +61,9 @@ pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> FieldErrors {
     out
 }
 
-/// Validates the metadata of the new state of an object of a built-in kind. FieldErrors are
-/// repeated as often as in kube-apiserver.
+/// Validates the metadata of the new state of an object of a built-in kind. Errors are
+/// repeated as often as in kube-apiserver: `BeforeUpdate` in k8s.io/apiserver v0.36.4
+/// pkg/registry/rest/update.go validates metadata besides the strategy of the kind.
 pub fn update(rules: &KindRules, new: &Value, old: &Value) -> FieldErrors {
     let passes = rules.metadata_passes;
     let mut out = FieldErrors::new();

@@ -1,4 +1,5 @@
-//! Validation of objects, with kube-apiserver's messages: the parts that several kinds share.
+//! Validation of objects, with the messages of k8s.io/kubernetes v1.36.4
+//! pkg/apis/core/validation/validation.go: the parts that several kinds share.
 //!
 //! Metadata is validated for every kind, the rest for the most common kinds, in the files of these
 //! kinds. All problems of an object are reported. Objects must have been defaulted and prepared

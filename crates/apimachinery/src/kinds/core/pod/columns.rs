@@ -48,7 +48,8 @@ fn is_sidecar(container: &Value) -> bool {
     text(container, "/restartPolicy") == "Always"
 }
 
-/// The summary of the containers of a pod, read in kube-apiserver's order.
+/// The summary of the containers of a pod, read in the order of `printPod` in k8s.io/kubernetes
+/// v1.36.4 pkg/printers/internalversion/printers.go.
 #[derive(Default)]
 struct Summary {
     reason: String,

@@ -32,7 +32,8 @@ pub(super) fn update(out: &mut FieldErrors, new: &Value, old: &Value) {
             counted = true;
             continue;
         }
-        // Reported twice, as in kube-apiserver: the validation of the whole spec finds it too.
+        // Reported twice, as by `ValidatePodUpdate` in k8s.io/kubernetes v1.36.4
+        // pkg/apis/core/validation/validation.go: the validation of the whole spec finds it too.
         for (index, container) in items(new, &pointer).iter().enumerate() {
             if text(container, "/image").trim().is_empty() {
                 required(out, &format!("spec.{list}[{index}].image"), "");
