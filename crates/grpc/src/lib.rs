@@ -58,7 +58,7 @@ mod notifier;
 mod collection;
 mod service_lookup;
 mod namespace;
-mod gauges;
+mod metrics;
 mod dns;
 mod resolver;
 #[cfg(feature = "tonic")]

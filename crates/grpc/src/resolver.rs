@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::dns::DnsWatch;
 use crate::endpoints::EndpointSet;
-use crate::gauges::Gauges;
+use crate::metrics::TargetMetrics;
 use crate::namespace::{Namespace, Resolution, ResolveOptions};
 use crate::target::Target;
 use crate::topology::Topology;
@@ -373,7 +373,7 @@ impl TargetWatch {
         let (sender, receiver) = watch::channel(Arc::default());
         let task_state = TargetTask {
             changes: namespace.subscribe(target.service()),
-            gauges: Gauges::new(target),
+            metrics: TargetMetrics::new(target),
             target: target.clone(),
             namespace: Arc::clone(&namespace),
             topology: options.topology.clone(),
@@ -398,7 +398,7 @@ struct TargetTask {
     changes: Arc<Notify>,
     topology: Topology,
     prefer_ipv6: bool,
-    gauges: Gauges,
+    metrics: TargetMetrics,
     sender: watch::Sender<Arc<EndpointSet>>,
 }
 
@@ -406,7 +406,7 @@ impl TargetTask {
     /// Resolves the target, and again after each notification, until the task is aborted.
     async fn run(self) {
         let mut confirmed = self.namespace.confirmed();
-        self.gauges.confirmed(*confirmed.borrow_and_update());
+        self.metrics.confirmed(*confirmed.borrow_and_update());
         loop {
             let known = Arc::clone(&self.sender.borrow());
             let options = ResolveOptions {
@@ -417,7 +417,7 @@ impl TargetTask {
             let until = match self.namespace.resolve(&self.target, options) {
                 Resolution::Wait(until) => until,
                 Resolution::Set(set, until) => {
-                    self.gauges.found(&set);
+                    self.metrics.found(&set);
                     if let Some(next) = set.after(&known) {
                         tracing::debug!(
                             target = %self.target, generation = next.generation, endpoints = next.endpoints.len(),
@@ -439,7 +439,7 @@ impl TargetTask {
         if !now.same_channel(confirmed) {
             // Endpoints are read instead of slices, or slices again.
             *confirmed = now;
-            self.gauges.confirmed(*confirmed.borrow_and_update());
+            self.metrics.confirmed(*confirmed.borrow_and_update());
         }
         let until = sleep_until_some(until);
         tokio::pin!(until);
@@ -447,7 +447,7 @@ impl TargetTask {
             tokio::select! {
                 () = self.changes.notified() => return,
                 () = &mut until => return,
-                Ok(()) = confirmed.changed() => self.gauges.confirmed(*confirmed.borrow_and_update()),
+                Ok(()) = confirmed.changed() => self.metrics.confirmed(*confirmed.borrow_and_update()),
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::entries::Id;
 use crate::limiter::RateLimiter;
 use crate::lock::{Lock, Locked};
-use crate::meter::QueueMetrics;
+use crate::metrics::QueueMetrics;
 use crate::note::Note;
 use crate::snapshot::QueueSnapshot;
 use crate::state::{AddRequest, QueueState, Taken};

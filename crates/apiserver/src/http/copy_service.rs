@@ -49,7 +49,7 @@ impl CopyService {
 
     /// Returns the number of open watches, of all backends.
     pub(crate) fn watches(&self) -> u64 {
-        self.reader.counters.watches()
+        self.reader.metrics.watches()
     }
 
     /// Answers a request.

@@ -16,7 +16,7 @@
 
 mod pieces;
 mod settings;
-mod counters;
+mod metrics;
 mod body_meter;
 mod connection_info;
 mod web_guard;

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::answer::{self, Answer};
 use super::body::ResponseBody;
-use super::counters::Counters;
 use super::guard::Panics;
 use super::health_checks::HealthChecks;
+use super::metrics::ServingMetrics;
 use super::negotiated::Negotiated;
 use super::openapi::OpenApi;
 use super::parsed_request::{RoutingError, method_not_allowed};
@@ -43,7 +43,7 @@ const OTHER_PATHS: [&str; 10] = [
 pub(super) struct NonResource<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) settings: &'a Settings,
-    pub(super) counters: &'a Counters,
+    pub(super) metrics: &'a ServingMetrics,
     pub(super) panics: &'a Panics,
 }
 
@@ -151,7 +151,7 @@ impl NonResource<'_> {
 
     /// Serves `/metrics`.
     fn metrics(&self) -> Answer {
-        let text = [self.counters.text(), self.panics.text(), self.health().metrics()].concat();
+        let text = [self.metrics.text(), self.panics.text(), self.health().metrics()].concat();
         let body = ResponseBody::whole(Pieces::from_iter([Bytes::from(text)]));
         let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
         answer::of(StatusCode::OK, Some(content_type), body)

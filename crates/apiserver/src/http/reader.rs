@@ -8,8 +8,8 @@ use http::HeaderMap;
 
 use super::answer::{self, Answer};
 use super::backend::{Backend, Freshness};
-use super::counters::Counters;
 use super::guard::Panics;
+use super::metrics::ServingMetrics;
 use super::negotiated::Negotiated;
 use super::query::Query;
 use super::read_error::too_large;
@@ -22,14 +22,14 @@ use crate::store::Store;
 pub(crate) struct Reader {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) settings: Arc<Settings>,
-    pub(super) counters: Counters,
+    pub(super) metrics: ServingMetrics,
     pub(super) panics: Panics,
 }
 
 impl Reader {
     /// Reads from a backend, with counters of its own.
     pub(crate) fn new(backend: Arc<dyn Backend>, settings: Arc<Settings>) -> Self {
-        Self { backend, settings, counters: Counters::default(), panics: Panics::default() }
+        Self { backend, settings, metrics: ServingMetrics::default(), panics: Panics::default() }
     }
 
     /// Returns a reader with the same counters that reads from another backend.

@@ -194,7 +194,7 @@ impl Service {
             _ => {
                 let (cluster, settings) = (&*self.cluster, &*self.settings);
                 let endpoints =
-                    NonResource { cluster, settings, counters: &self.counters, panics: &self.panics };
+                    NonResource { cluster, settings, metrics: &self.metrics, panics: &self.panics };
                 endpoints.serve(parts, query)
             }
         };
@@ -269,7 +269,7 @@ impl Service {
     fn record(&self, asked: &Asked<'_>, parts: &Parts, query: &Query, code: u16) {
         let Asked { user, decision, .. } = *asked;
         let call = asked.routed.call(user);
-        self.counters.request(call.verb, call.group, call.resource, code);
+        self.metrics.request(call.verb, call.group, call.resource, code);
         let (method, path, duration) = (parts.method.as_str(), parts.uri.path(), asked.started.elapsed());
         let outcome = decision.map(Decision::outcome).unwrap_or_default();
         let reason = decision.map(|it| &*it.reason).unwrap_or_default();

@@ -7,9 +7,9 @@ use http::HeaderMap;
 use super::answer::{self, Answer};
 use super::body_meter::BodyMeter;
 use super::connection_info::ConnectionInfo;
-use super::counters::Counters;
 use super::guard::Panics;
 use super::incoming::BodyReader;
+use super::metrics::ServingMetrics;
 use super::negotiated::Negotiated;
 use super::query::Query;
 use super::reader::Reader;
@@ -26,7 +26,7 @@ use crate::user::User;
 pub(crate) struct Service {
     pub(super) cluster: Arc<Cluster>,
     pub(super) settings: Arc<Settings>,
-    pub(super) counters: Counters,
+    pub(super) metrics: ServingMetrics,
     /// The request bodies that are in memory.
     pub(super) bodies: BodyMeter,
     pub(super) panics: Panics,
@@ -54,7 +54,7 @@ impl Service {
         Self {
             cluster,
             settings: Arc::default(),
-            counters: Counters::default(),
+            metrics: ServingMetrics::default(),
             bodies: BodyMeter::default(),
             panics: Panics::default(),
             authenticator,
@@ -100,7 +100,7 @@ impl Service {
     /// Returns the read path of the cluster.
     pub(super) fn reader(&self) -> Reader {
         let (backend, settings) = (Arc::clone(&self.cluster), Arc::clone(&self.settings));
-        Reader { backend, settings, counters: self.counters.clone(), panics: self.panics.clone() }
+        Reader { backend, settings, metrics: self.metrics.clone(), panics: self.panics.clone() }
     }
 
     /// Returns the cluster.

@@ -28,9 +28,9 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use super::answer::{self, Answer};
 use super::backend::{Backend, Freshness};
 use super::body::{Cut, ResponseBody};
-use super::counters::CountedWatch;
 use super::definition_follower::DefinitionFollower;
 use super::guard::GuardedEvents;
+use super::metrics::CountedWatch;
 use super::negotiated::Negotiated;
 use super::parsed_request::ParsedRequest;
 use super::pieces::Pieces;
@@ -184,7 +184,7 @@ impl Reader {
             state: WatchState::Over,
             sent_version: options.version,
             ready: VecDeque::new(),
-            _counted: self.counters.watch(&kind.def.group, &kind.def.plural),
+            _counted: self.metrics.watch(&kind.def.group, &kind.def.plural),
         };
         watch.plan_bookmark(now);
         watch.begin(&options, time::after(now, self.settings.version_wait));

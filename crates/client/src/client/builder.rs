@@ -14,7 +14,7 @@ use crate::config::{Config, ConfigError, Environment, Overrides};
 use crate::distance::is_distant;
 use crate::error::Error;
 use crate::exchange::limiter::Limiter;
-use crate::exchange::request_metrics::RequestMetrics;
+use crate::exchange::metrics::RequestMetrics;
 use crate::exchange::{DEFAULT_MAX_RETRIES, LogWarnings, ServerBackoff, WarningHandler};
 use crate::issuer;
 use crate::transport::{Transport, TransportOptions};

@@ -12,7 +12,7 @@ use url::Url;
 use super::stack::HttpService;
 use crate::config::Impersonation;
 use crate::exchange::limiter::Limiter;
-use crate::exchange::request_metrics::RequestMetrics;
+use crate::exchange::metrics::RequestMetrics;
 use crate::exchange::{ServerBackoff, WarningHandler};
 
 /// A client of one API server. Cheap to clone; all clones share connections, credentials and

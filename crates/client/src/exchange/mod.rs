@@ -6,7 +6,7 @@ pub(crate) mod retry;
 pub(crate) mod limiter;
 pub(crate) mod warning;
 pub(crate) mod error_response;
-pub(crate) mod request_metrics;
+pub(crate) mod metrics;
 
 pub use retry::{DEFAULT_MAX_RETRIES, ServerBackoff};
 pub use warning::{DistinctWarnings, IgnoreWarnings, LogWarnings, Warning, WarningHandler};

@@ -18,7 +18,7 @@ use super::election_state::{ElectionState, NewLeaderCallback};
 use super::elector::LeaderElector;
 use super::identity::{unique_identity, unique_instance};
 use super::lock::LeaseLock;
-use super::meter::ElectionMetrics;
+use super::metrics::ElectionMetrics;
 use super::timing::{ElectionTiming, InvalidElection};
 use crate::events::EventRecorder;
 

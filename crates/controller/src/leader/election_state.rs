@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::clock::Clock;
-use super::meter::ElectionMetrics;
+use super::metrics::ElectionMetrics;
 use super::term::{Ended, Term};
 
 /// An error for a leader that should have stopped and has not: its future does not yield, so it

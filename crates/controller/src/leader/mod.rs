@@ -22,7 +22,7 @@ pub(crate) mod clock;
 pub(crate) mod record;
 mod decide;
 mod lock;
-mod meter;
+mod metrics;
 mod term;
 mod election_state;
 mod candidate;

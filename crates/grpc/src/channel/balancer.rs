@@ -18,7 +18,7 @@ use tracing::{debug, error, info};
 use xxhash_rust::xxh64::xxh64;
 
 use super::channel_state::{ChannelState, MemberView, Resolve};
-use super::meter::Meter;
+use super::metrics::EndpointMetrics;
 use super::snapshot::{Slot, Snapshot, Unready, UnreadyReason};
 use crate::connection::{Backend, BackendStatus, DesiredState, Link, State, run};
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
@@ -141,7 +141,7 @@ struct Member {
     endpoint: Arc<Endpoint>,
     backend: Arc<Backend>,
     desired: watch::Sender<DesiredState>,
-    meter: Meter,
+    metrics: EndpointMetrics,
     host: Host,
     /// True if the endpoint belongs to the subset, and pick_first wants it.
     chosen: bool,
@@ -303,13 +303,13 @@ impl Balancer {
             timing,
             Arc::clone(&self.changed),
         ));
-        let meter = channel.meter.endpoint(&name);
+        let metrics = channel.metrics.endpoint(&name);
         let (endpoint, host) = (Arc::clone(endpoint), Host::default());
         Member {
             endpoint,
             backend,
             desired,
-            meter,
+            metrics,
             host,
             chosen: true,
             tried_since: None,
@@ -327,7 +327,7 @@ impl Balancer {
             let state = member.backend.state();
             member.observe(state, now);
             if std::mem::replace(&mut member.counted, state) != state {
-                self.channel.meter.state(state);
+                self.channel.metrics.state(state);
             }
         }
         self.leaving.retain(|it| it.backend.state() != State::Closed);
@@ -398,8 +398,8 @@ impl Balancer {
 
     /// Creates a slot for calls on this connection; `None` while the peer allows no streams.
     fn slot(member: &Member, link: Arc<Link>) -> Option<(Arc<Slot>, Arc<Load>)> {
-        let (load, meter) = (Arc::clone(&member.backend.load), member.meter.clone());
-        (link.max_calls() > 0).then(|| (Arc::new(Slot { link, load: Arc::clone(&load), meter }), load))
+        let (load, metrics) = (Arc::clone(&member.backend.load), member.metrics.clone());
+        (link.max_calls() > 0).then(|| (Arc::new(Slot { link, load: Arc::clone(&load), metrics }), load))
     }
 
     /// Publishes a snapshot. Returns the delay until it must be recomputed, if an endpoint is new.
@@ -479,8 +479,8 @@ impl Balancer {
 
     fn store_snapshot(&self, snapshot: Snapshot) {
         let channel = &self.channel;
-        channel.meter.ready.set(snapshot.group.len());
-        channel.meter.endpoints.set(self.members.len());
+        channel.metrics.ready.set(snapshot.group.len());
+        channel.metrics.endpoints.set(self.members.len());
         channel.snapshot.store(Arc::new(snapshot));
         let view = |it: &Member| MemberView {
             endpoint: Arc::clone(&it.endpoint),
@@ -501,7 +501,7 @@ impl Balancer {
         let mut hosts: Vec<_> = usable.map(|it| (&mut it.host, it.backend.load.take_tally())).collect();
         let ejected = policy::sweep(&mut hosts, outlier, Instant::now(), || random::below(100) as u32);
         if ejected > 0 {
-            self.channel.meter.ejections.increment(ejected as u64);
+            self.channel.metrics.ejections.increment(ejected as u64);
             info!(ejected, "ejected outlier endpoints");
         }
     }

@@ -59,7 +59,7 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(slot: Arc<Slot>, in_flight: InFlight) -> Self {
-        slot.meter.begin();
+        slot.metrics.begin();
         in_flight.load().count();
         Self { in_flight, slot, code: None, unprocessed: false }
     }
@@ -94,8 +94,8 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         match self.unprocessed {
-            true => self.slot.meter.end_unprocessed(),
-            false => self.slot.meter.end(self.code),
+            true => self.slot.metrics.end_unprocessed(),
+            false => self.slot.metrics.end(self.code),
         }
     }
 }

@@ -8,8 +8,8 @@ use arc_swap::ArcSwap;
 use http::uri::{Authority, Scheme};
 use tokio::sync::{Notify, watch};
 
-use super::meter::ChannelMeter;
 use super::methods::Methods;
+use super::metrics::ChannelMetrics;
 use super::snapshot::{Snapshot, UnreadyReason};
 use crate::connection::{Backend, Connector, State, Timing};
 use crate::endpoints::Endpoint;
@@ -57,7 +57,7 @@ pub(crate) struct ChannelState {
     pub(crate) policy_state: Arc<PolicyState>,
     /// Notified when a call needs an endpoint; only a lazy channel waits for it.
     pub(crate) demand: Notify,
-    pub(crate) meter: ChannelMeter,
+    pub(crate) metrics: ChannelMetrics,
 }
 
 impl ChannelState {
@@ -71,7 +71,7 @@ impl ChannelState {
             members: ArcSwap::from_pointee(Vec::new()),
             policy_state,
             demand: Notify::new(),
-            meter: ChannelMeter::new(name),
+            metrics: ChannelMetrics::new(name),
             settings,
         }
     }
@@ -81,7 +81,7 @@ impl ChannelState {
         let snapshot =
             Snapshot::without_endpoints(UnreadyReason::Stopped, &self.settings.policy, &self.policy_state);
         self.snapshot.store(Arc::new(snapshot));
-        self.meter.ready.set(0);
+        self.metrics.ready.set(0);
         self.revision.send_modify(|it| *it += 1);
     }
 

@@ -219,7 +219,7 @@ where
         let mut revision = self.channel.revision.subscribe();
         loop {
             if let Some(picked) = self.pick() {
-                self.channel.meter.waits.record(asked.elapsed());
+                self.channel.metrics.waits.record(asked.elapsed());
                 return Ok(picked);
             }
             let unready = self.channel.snapshot.load().unready.clone();
@@ -386,7 +386,7 @@ where
     async fn pause(&mut self, wait: Duration) {
         self.retries += 1;
         self.late = true;
-        self.channel.meter.retries.increment(1);
+        self.channel.metrics.retries.increment(1);
         Box::pin(sleep(wait)).await;
     }
 
@@ -398,7 +398,7 @@ where
         self.unprocessed = self.unprocessed.saturating_add(1);
         let may = self.body.rewind();
         if may {
-            self.channel.meter.transparent_retries.increment(1);
+            self.channel.metrics.transparent_retries.increment(1);
         }
         may
     }

@@ -7,7 +7,7 @@
 mod status;
 mod retry;
 mod methods;
-mod meter;
+mod metrics;
 mod head;
 mod request_body;
 mod snapshot;

@@ -58,7 +58,7 @@ impl ChannelMonitor {
         let channel = handle.channel();
         let snapshot = channel.snapshot.load();
         Some(ChannelStats {
-            target: channel.meter.target().to_owned(),
+            target: channel.metrics.target().to_owned(),
             ready: snapshot.group.len(),
             problem: snapshot.unready.as_ref().map(|it| it.why.to_string()),
             measures_latency: matches!(channel.settings.policy, Policy::PeakEwma(_)),

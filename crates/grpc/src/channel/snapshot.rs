@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::meter::Meter;
+use super::metrics::EndpointMetrics;
 use crate::connection::Link;
 use crate::endpoints::Unavailable;
 use crate::load::Load;
@@ -19,7 +19,7 @@ use crate::time::{CENTURY, after};
 pub(crate) struct Slot {
     pub(crate) link: Arc<Link>,
     pub(crate) load: Arc<Load>,
-    pub(crate) meter: Meter,
+    pub(crate) metrics: EndpointMetrics,
 }
 
 impl Slot {

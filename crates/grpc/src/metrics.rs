@@ -11,13 +11,13 @@ use crate::target::Target;
 
 /// The gauges of one target.
 #[derive(Debug)]
-pub(crate) struct Gauges {
+pub(crate) struct TargetMetrics {
     endpoints: Gauge,
     addresses: Gauge,
     last_update: Gauge,
 }
 
-impl Gauges {
+impl TargetMetrics {
     pub(crate) fn new(target: &Target) -> Self {
         describe_gauge!("kuberesolver_endpoints_total", "endpoints of the target, ready or not");
         describe_gauge!("kuberesolver_addresses_total", "addresses of the target that calls go to");

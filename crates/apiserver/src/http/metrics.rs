@@ -32,7 +32,7 @@ const MAX_SERIES: usize = 10_000;
 
 /// The number of requests served and of open watches. Clones share the counts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct ServingMetrics {
     counts: Arc<Mutex<Counts>>,
 }
 
@@ -47,11 +47,11 @@ struct Counts {
 /// An open watch, counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct CountedWatch {
-    counters: Counters,
+    metrics: ServingMetrics,
     of: (String, String),
 }
 
-impl Counters {
+impl ServingMetrics {
     /// Counts a request.
     pub(super) fn request(&self, verb: &str, group: &str, resource: &str, code: u16) {
         let verb = VERBS.into_iter().find(|it| it.eq_ignore_ascii_case(verb)).unwrap_or(OTHER);
@@ -67,7 +67,7 @@ impl Counters {
     pub(super) fn watch(&self, group: &str, resource: &str) -> CountedWatch {
         let of = (group.to_owned(), resource.to_owned());
         *self.counts().watches.entry(of.clone()).or_default() += 1;
-        CountedWatch { counters: self.clone(), of }
+        CountedWatch { metrics: self.clone(), of }
     }
 
     /// Returns the number of open watches.
@@ -109,7 +109,7 @@ impl Counters {
 
 impl Drop for CountedWatch {
     fn drop(&mut self) {
-        let mut counts = self.counters.counts();
+        let mut counts = self.metrics.counts();
         let Some(count) = counts.watches.get_mut(&self.of) else { return };
         *count = count.saturating_sub(1);
         let is_over = *count == 0;
@@ -127,29 +127,29 @@ mod tests {
 
     #[test]
     fn requests_add_up_and_watches_are_a_gauge() {
-        let counters = Counters::default();
-        counters.request("get", "apps", "deployments", 200);
-        counters.request("get", "apps", "deployments", 200);
-        let watch = counters.watch("", "pods");
-        let text = counters.text();
+        let metrics = ServingMetrics::default();
+        metrics.request("get", "apps", "deployments", 200);
+        metrics.request("get", "apps", "deployments", 200);
+        let watch = metrics.watch("", "pods");
+        let text = metrics.text();
         let request =
             r#"apiserver_request_total{code="200",group="apps",resource="deployments",verb="GET"} 2"#;
         assert!(text.contains(request), "{text}");
         let gauge = r#"apiserver_longrunning_requests{group="",resource="pods",verb="WATCH"} "#;
         assert!(text.contains(&format!("{gauge}1")), "{text}");
         drop(watch);
-        assert!(counters.text().contains(&format!("{gauge}0")));
+        assert!(metrics.text().contains(&format!("{gauge}0")));
     }
 
     proptest! {
         /// For all methods that callers send, and any number of definitions: the page stays short.
         #[test]
         fn labels_are_of_a_fixed_set_or_bounded(verbs in prop::collection::vec("[!-~]{1,300}", 1..50)) {
-            let counters = Counters::default();
+            let metrics = ServingMetrics::default();
             for verb in &verbs {
-                counters.request(verb, "", "", 401);
+                metrics.request(verb, "", "", 401);
             }
-            let text = counters.text();
+            let text = metrics.text();
             prop_assert!(text.lines().count() <= VERBS.len() + 1 + 4, "{text}");
             prop_assert!(text.lines().all(|it| it.len() < 200), "{text}");
         }
@@ -157,13 +157,13 @@ mod tests {
 
     #[test]
     fn the_number_of_series_is_bounded_while_definitions_come_and_go() {
-        let counters = Counters::default();
+        let metrics = ServingMetrics::default();
         for at in 0..MAX_SERIES + 500 {
             let group = format!("group-{at}.example");
-            counters.request("list", &group, "widgets", 200);
-            drop(counters.watch(&group, "widgets"));
+            metrics.request("list", &group, "widgets", 200);
+            drop(metrics.watch(&group, "widgets"));
         }
-        let text = counters.text();
+        let text = metrics.text();
         assert!(text.lines().count() <= 2 * (MAX_SERIES + 1) + 4, "{}", text.lines().count());
         let rest = r#"apiserver_request_total{code="200",group="other",resource="other",verb="LIST"} 500"#;
         assert!(text.contains(rest), "all further series are counted together");

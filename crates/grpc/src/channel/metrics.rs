@@ -32,7 +32,7 @@ const STATES: [(State, &str); 6] = [
 
 /// The metrics of one channel.
 #[derive(Debug)]
-pub(crate) struct ChannelMeter {
+pub(crate) struct ChannelMetrics {
     target: String,
     labels: Arc<Labels>,
     pub(crate) transparent_retries: Counter,
@@ -112,7 +112,7 @@ impl Drop for Share {
 
 /// The metrics of one endpoint.
 #[derive(Debug, Clone)]
-pub(crate) struct Meter {
+pub(crate) struct EndpointMetrics {
     /// `None` if it shares `other`.
     _label: Option<Arc<Labelled>>,
     succeeded: Counter,
@@ -122,7 +122,7 @@ pub(crate) struct Meter {
     in_flight: Gauge,
 }
 
-impl ChannelMeter {
+impl ChannelMetrics {
     /// Returns the target.
     pub(crate) fn target(&self) -> &str {
         &self.target
@@ -154,7 +154,7 @@ impl ChannelMeter {
     }
 
     /// Creates the metrics of an endpoint.
-    pub(crate) fn endpoint(&self, name: &str) -> Meter {
+    pub(crate) fn endpoint(&self, name: &str) -> EndpointMetrics {
         let label = self.labels.take(name).map(Arc::new);
         let name = if label.is_some() { name.to_owned() } else { "other".to_owned() };
         let labels = || vec![Label::new("target", self.target.clone()), Label::new("endpoint", name.clone())];
@@ -163,7 +163,7 @@ impl ChannelMeter {
             labels.push(Label::new("result", it));
             counter!("dogwatch_grpc_calls_total", labels)
         };
-        Meter {
+        EndpointMetrics {
             _label: label,
             succeeded: result("ok"),
             failed: result("error"),
@@ -174,7 +174,7 @@ impl ChannelMeter {
     }
 }
 
-impl Meter {
+impl EndpointMetrics {
     pub(crate) fn begin(&self) {
         self.in_flight.increment(1);
     }
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    fn call(meter: &Meter) {
+    fn call(metrics: &EndpointMetrics) {
         meter.begin();
         meter.end(Some(Code::Ok));
     }
@@ -236,7 +236,7 @@ mod tests {
     fn the_number_of_labels_is_bounded() {
         let recorder = DebuggingRecorder::new();
         metrics::with_local_recorder(&recorder, || {
-            let channel = ChannelMeter::new("shop/greeter");
+            let channel = ChannelMetrics::new("shop/greeter");
             let all: Vec<_> = (0..1_000).map(|it| channel.endpoint(&format!("10.0.0.1:{it}"))).collect();
             all.iter().for_each(call);
         });
@@ -250,8 +250,8 @@ mod tests {
     fn a_removed_address_makes_room_for_a_new_one() {
         let recorder = DebuggingRecorder::new();
         metrics::with_local_recorder(&recorder, || {
-            let channel = ChannelMeter::new("shop/greeter");
-            let mut running: Vec<Meter> = Vec::new();
+            let channel = ChannelMetrics::new("shop/greeter");
+            let mut running: Vec<EndpointMetrics> = Vec::new();
             for rollout in 0..100 {
                 let next = (0..20).map(|pod| channel.endpoint(&format!("10.0.{rollout}.{pod}:80")));
                 running = next.collect();
@@ -269,7 +269,7 @@ mod tests {
     fn an_address_has_its_label_until_its_last_endpoint_is_gone() {
         let recorder = DebuggingRecorder::new();
         metrics::with_local_recorder(&recorder, || {
-            let channel = ChannelMeter::new("shop/greeter");
+            let channel = ChannelMetrics::new("shop/greeter");
             let (old, new) = (channel.endpoint("10.0.0.1:80"), channel.endpoint("10.0.0.1:80"));
             let in_a_call = old.clone();
             drop(old);
@@ -284,7 +284,7 @@ mod tests {
     fn channels_of_one_target_add_up_in_a_gauge_and_subtract_themselves() {
         let recorder = DebuggingRecorder::new();
         metrics::with_local_recorder(&recorder, || {
-            let (one, other) = (ChannelMeter::new("shop/greeter"), ChannelMeter::new("shop/greeter"));
+            let (one, other) = (ChannelMetrics::new("shop/greeter"), ChannelMetrics::new("shop/greeter"));
             // The recorder resets a gauge to 0 when it is read: these are changes.
             one.ready.set(5);
             one.ready.set(3);
