@@ -26,6 +26,18 @@ fn finalizers(object: &ConfigMap) -> Vec<&str> {
 }
 
 #[tokio::test]
+async fn a_finalizer_is_a_qualified_name_with_or_without_a_domain() {
+    let (_server, client) = server().await;
+    let is_accepted = |name: &str| Finalizer::<ConfigMap>::new(Api::all(client.clone()), name).is_ok();
+    for name in ["example.com/cleanup", "example/cleanup", "documents.kube.rs", "cleanup"] {
+        assert!(is_accepted(name), "{name}");
+    }
+    for name in ["", "example.com/", "/cleanup", "example.com/a/b", "a b", "-a", "Example.com/a"] {
+        assert!(!is_accepted(name), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn an_object_is_live_then_cleaned_up_then_gone() {
     let (_server, api, finalizer) = objects().await;
     let created = api.create(&WriteParams::default(), &config_map("a")).await.expect("created");
