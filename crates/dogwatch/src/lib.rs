@@ -65,8 +65,8 @@
 //! - **Requests.** [`Client`] holds connections and credentials; [`Request`](client::Request) is a
 //!   call to any path.
 //! - **Collections.** [`Api`] is the handle on one collection: typed, dynamic, metadata only, or a
-//!   [`View`] with just the fields you name. [`Packed`](api::Packed) holds whole objects in the encoding
-//!   of the server, in a fraction of the memory.
+//!   [`View`] with just the fields you name. [`Packed`](api::Packed) holds whole objects in the
+//!   encoding of the server, in a fraction of the memory.
 //! - **Discovery.** [`CachedDiscovery`](discovery::CachedDiscovery) reads which resources a server
 //!   serves; [`RestMapper`](discovery::RestMapper) resolves names such as `deploy`.
 //! - **Watches.** [`Api::watch`] is a single watch; [`Api::watch_from`] is one that resumes when

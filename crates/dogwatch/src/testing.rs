@@ -18,9 +18,10 @@
 //! # }
 //! ```
 //!
-//! Every cluster is separate and starts in milliseconds, so each test can have its own. Namespaces and
-//! objects whose owners are gone disappear, as in any cluster. Requests do not pass through a socket, which makes `#[tokio::test(start_paused = true)]` exact.
-//! [`ApiServer`] has everything else: forks, fault injection, a request log, YAML to begin with.
+//! Every cluster is separate and starts in milliseconds, so each test can have its own. Namespaces
+//! and objects whose owners are gone disappear, as in any cluster. Requests do not pass through a
+//! socket, which makes `#[tokio::test(start_paused = true)]` exact. [`ApiServer`] has everything
+//! else: forks, fault injection, a request log, YAML to begin with.
 
 use std::fmt;
 
@@ -40,8 +41,8 @@ pub use dogwatch_simulator as simulator;
 
 /// A server in this process with a [controller manager](ControllerManager), and a client for it.
 ///
-/// Dropping it ends the server and every request to it. Fault rules do not apply to the manager, and
-/// the request log omits it.
+/// Dropping it ends the server and every request to it. Fault rules do not apply to the manager,
+/// and the request log omits it.
 ///
 /// ```
 /// use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
@@ -136,8 +137,8 @@ impl TestCluster {
         Self::new(server).map_err(TestClusterError::Client)
     }
 
-    /// Starts a controller manager. It need not be ready for the cluster to be used: it also handles
-    /// what happened before.
+    /// Starts a controller manager. It need not be ready for the cluster to be used: it also
+    /// handles what happened before.
     fn managed(mut self) -> Self {
         let service = self.server.component_service("kube-controller-manager");
         let client = Client::from_service(self.client.server().clone(), "default", service);

@@ -309,7 +309,8 @@ async fn informers_follow_a_kind_that_is_removed_and_comes_back() {
     let mut changes = informer.changes().expect("the informer runs");
     informer.start();
     assert_eq!(next(&mut changes).await, "!a");
-    // Only an open watch delivers the deletions: an informer that finds the kind gone keeps its objects.
+    // Only an open watch delivers the deletions: an informer that finds the kind gone keeps its
+    // objects.
     create("c").await;
     assert_eq!(next(&mut changes).await, "+c");
 

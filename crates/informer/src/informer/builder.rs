@@ -190,11 +190,13 @@ impl<T: Object> InformerBuilder<T> {
         self
     }
 
-    /// Measures the memory of each object with this function, for [`Store::memory`](crate::Store::memory)
-    /// and the metric `informer_store_bytes`. Packed objects are measured without it.
+    /// Measures the memory of each object with this function, for
+    /// [`Store::memory`](crate::Store::memory) and the metric `informer_store_bytes`. Packed
+    /// objects are measured without it.
     ///
-    /// It is called for the old and the new state at every change, must return the same for the same
-    /// object, and counts nothing if it panics. A factory that already has the informer ignores it.
+    /// It is called for the old and the new state at every change, must return the same for the
+    /// same object, and counts nothing if it panics. A factory that already has the informer
+    /// ignores it.
     ///
     /// ```
     /// use dogwatch_client::Api;
