@@ -304,7 +304,7 @@ async fn informers_follow_a_kind_that_is_removed_and_comes_back() {
     let soon = Duration::from_millis(200);
     let informer = SharedInformer::builder(api.clone())
         .reflector(|it| it.not_found(NotFound::GoneAfter(soon)))
-        .retry_not_served_after(Some(soon))
+        .retry_not_served_after(soon)
         .build();
     let mut changes = informer.changes().expect("the informer runs");
     informer.start();

@@ -272,7 +272,7 @@ async fn bookmarks_end_a_silence_and_a_watch_that_is_never_opened_is_silent() {
     let minute = || Step::Pause(MINUTE);
     let events =
         vec![minute(), bookmark("3"), minute(), bookmark("3"), minute(), bookmark("4"), minute(), minute()];
-    let options = lists_only().stall_after(Some(Duration::from_secs(90)));
+    let options = lists_only().stall_after(Duration::from_secs(90));
     let script = Script::new([list(&[], "2"), watch(events), Answer::Silence, watch(vec![bookmark("5")])]);
     let mut run = Run::start(script, options);
     run.after(4 * MINUTE).await;
