@@ -1,9 +1,9 @@
 //! `cargo xtask bench live-page`: what the numbers of the live page cost the program that it shows.
 //!
-//! The numbers are counters that are always kept, and are read while a browser is connected, twice a
-//! second. So there are two costs: an addition to a counter on the path of a change, a key or a call,
-//! and a reading that takes locks of that path. The second is also measured a thousand times a
-//! second, where it would show if it delayed others. Each figure is the best of several rounds.
+//! The numbers are counters that are always kept, and are read while a browser is connected, twice
+//! a second. So there are two costs: an addition to a counter on the path of a change, a key or a
+//! call, and a reading that takes locks of that path. The second is also measured a thousand times
+//! a second, where it would show if it delayed others. Each figure is the best of several rounds.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

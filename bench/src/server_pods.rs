@@ -21,8 +21,8 @@ use crate::pods::Pods;
 pub(crate) const NAMESPACE: &str = "bench-peers";
 /// The number of concurrent writes.
 const IN_FLIGHT: usize = 16;
-/// The annotation that is changed. Its value is the time of the change, in nanoseconds since 1970. A
-/// pod that has it is complete.
+/// The annotation that is changed. Its value is the time of the change, in nanoseconds since 1970.
+/// A pod that has it is complete.
 pub(crate) const TOUCHED: &str = "touched";
 /// The number of pods between two lines about the progress.
 const PROGRESS: usize = 1_000;
@@ -80,8 +80,8 @@ impl ServerPods {
         Ok(list.metadata.version.to_string())
     }
 
-    /// Changes an annotation of `count` pods, one after the other, with this time between two changes.
-    /// Returns the sum of its values, which overflows.
+    /// Changes an annotation of `count` pods, one after the other, with this time between two
+    /// changes. Returns the sum of its values, which overflows.
     ///
     /// # Errors
     /// If a request fails.

@@ -3,7 +3,8 @@
 //!
 //! The pods are those of a cluster with [`NODES`] nodes, [`NAMESPACES`] namespaces and [`IMAGES`]
 //! images, as a list in protobuf. These are two programs in one, as in `wire.rs`: the default build
-//! measures CPU time, and then runs a second build with the feature `heap`, which counts allocations.
+//! measures CPU time, and then runs a second build with the feature `heap`, which counts
+//! allocations.
 
 use anyhow::{Context, Result, ensure};
 use compact_str::CompactString;

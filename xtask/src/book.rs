@@ -1,5 +1,5 @@
-//! The book in `docs/book`, built by mdBook. Its code is checked by `cargo test`, and its structure and its
-//! links by the tests of this crate, so that CI needs no mdBook.
+//! The book in `docs/book`, built by mdBook. Its code is checked by `cargo test`, and its structure
+//! and its links by the tests of this crate, so that CI needs no mdBook.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Builds the libraries with the types of other versions of Kubernetes: a program chooses the version
-//! by a feature of k8s-openapi, and a library may use only what all of them have.
+//! Builds the libraries with the types of other versions of Kubernetes: a program chooses the
+//! version by a feature of k8s-openapi, and a library may use only what all of them have.
 //!
 //! Everything else is built with the newest version, so that a field which is optional in an older
 //! one, or missing, would be noticed only by users.

@@ -1,7 +1,8 @@
 //! The rules for dependencies, by `cargo-deny` and deny.toml: licences, banned crates, sources.
 //!
-//! Advisories need a network and change daily, so they are a task of their own. `.ci/run` runs it and reports
-//! what it finds; only a publication waits for it, since an old commit may have an advisory of today.
+//! Advisories need a network and change daily, so they are a task of their own. `.ci/run` runs it
+//! and reports what it finds; only a publication waits for it, since an old commit may have an
+//! advisory of today.
 
 use anyhow::{Context, bail};
 

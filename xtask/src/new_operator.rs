@@ -1,5 +1,5 @@
-//! A new operator, as `dogwatch new` writes it, built and tested in a folder of its own: it has to be
-//! formatted, to build without a warning, and to pass its test.
+//! A new operator, as `dogwatch new` writes it, built and tested in a folder of its own: it has to
+//! be formatted, to build without a warning, and to pass its test.
 //!
 //! The build shares the target directory, `Cargo.lock` and the profile of this repository, so that
 //! most crates of other people are there already.
@@ -16,7 +16,8 @@ const GROUP: &str = "sea.example";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The `dogwatch` program that writes the project. Defaults to the one of this checkout, built now.
+    /// The `dogwatch` program that writes the project. Defaults to the one of this checkout, built
+    /// now.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 }
@@ -69,8 +70,8 @@ fn succeeds(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a build and looks for warnings in what it prints. `-D warnings` in RUSTFLAGS would build every
-/// dependency once more.
+/// Runs a build and looks for warnings in what it prints. `-D warnings` in RUSTFLAGS would build
+/// every dependency once more.
 fn has_no_warning(command: &mut Command) -> anyhow::Result<()> {
     eprintln!("$ {command:?}");
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;

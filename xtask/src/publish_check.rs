@@ -25,8 +25,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if !options.verify {
         arguments.push("--no-verify");
     }
-    // Libraries leave the version to programs. The facade has a feature for the newest one, which must
-    // not meet another.
+    // Libraries leave the version to programs. The facade has a feature for the newest one, which
+    // must not meet another.
     let kubernetes = kubernetes_versions::newest()?;
     let cargo = Cargo::new(arguments).env("K8S_OPENAPI_ENABLED_VERSION", &kubernetes);
     cargo.run().context("a crate cannot be published as it is")?;

@@ -2,7 +2,8 @@
 //! `cargo-semver-checks`.
 //!
 //! It builds the documentation of both revisions, which takes minutes, so that it is a step of a
-//! release and not of CI. Removed items are found by `cargo test`: `xtask/tests/house/public_items.rs`.
+//! release and not of CI. Removed items are found by `cargo test`:
+//! `xtask/tests/house/public_items.rs`.
 
 use anyhow::{Context, bail};
 use processes::cargo::{self, Cargo};

@@ -1,7 +1,7 @@
 //! The callers in this program: our channel, and tonic's channels with endpoints from our resolver.
 //!
 //! The benchmark starts them as `cargo xtask bench grpc call CONTENDER URL SERVICE POLICY`, and as
-//! `… call-parts PARTS WORKERS URL SERVICE POLICY` for our channel with parts of its connections
+//! `… call-ablated PARTS WORKERS URL SERVICE POLICY` for our channel with parts of its connections
 //! disabled.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -38,7 +38,7 @@ pub(super) async fn call(arguments: &[&str]) -> Result<()> {
 }
 
 /// Does the same as [`call`] with our channel and these parts of its connections.
-pub(super) async fn call_parts(switches: Switches, arguments: &[&str]) -> Result<()> {
+pub(super) async fn call_ablated(switches: Switches, arguments: &[&str]) -> Result<()> {
     let [url, service, "turns"] = arguments else { bail!("expected URL SERVICE turns") };
     let Some(parts) = switches.parts() else { return call(&["each", url, service, "turns"]).await };
     let resolver = Resolver::new(Client::new(Config::new(url.parse()?))?);

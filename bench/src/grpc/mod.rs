@@ -23,7 +23,7 @@ mod local_callers;
 mod contenders;
 mod caller_process;
 mod load;
-mod parts;
+mod ablation;
 mod score;
 
 use anyhow::{Result, bail, ensure};
@@ -44,10 +44,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     if let ["call", caller @ ..] = arguments.as_slice() {
         return runtime::run(local_callers::call(caller));
     }
-    if let ["call-parts", switches, workers, caller @ ..] = arguments.as_slice() {
+    if let ["call-ablated", switches, workers, caller @ ..] = arguments.as_slice() {
         return runtime::run_with_workers(
             workers.parse()?,
-            local_callers::call_parts(Switches::named(switches)?, caller),
+            local_callers::call_ablated(Switches::named(switches)?, caller),
         );
     }
     let (mut settings, mut alone, mut parts) = (&THOROUGH, false, Vec::new());
@@ -55,17 +55,19 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         match argument {
             "--quick" => settings = &QUICK,
             "--alone" => alone = true,
-            part @ ("picks" | "load" | "score" | "parts") => parts.push(part),
+            part @ ("picks" | "load" | "score" | "ablation") => parts.push(part),
             other => {
-                bail!("unknown argument {other:?}; there are picks, load, score, parts, --quick and --alone")
+                bail!(
+                    "unknown argument {other:?}; there are picks, load, score, ablation, --quick and --alone"
+                )
             }
         }
     }
     // The contribution of each part of a connection is a separate question without a goal.
-    if parts == ["parts"] {
-        return runtime::run(parts::run(settings));
+    if parts == ["ablation"] {
+        return runtime::run(ablation::run(settings));
     }
-    ensure!(!parts.contains(&"parts"), "`parts` cannot be combined with other parts of the benchmark");
+    ensure!(!parts.contains(&"ablation"), "`ablation` cannot be combined with other parts of the benchmark");
     let wanted = |part| parts.is_empty() || parts.contains(&part);
     // A missed goal in one part does not stop the other parts.
     let picks = if wanted("picks") { picks::run(settings.repeats < THOROUGH.repeats) } else { Ok(()) };

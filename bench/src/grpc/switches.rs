@@ -7,7 +7,7 @@ use dogwatch_grpc::measure::{Parts, Turns};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Switches {
     AllOn,
-    CorkOff,
+    CoalescingOff,
     TurnsOff,
     TurnsAlways,
     TrackerOff,
@@ -19,7 +19,7 @@ pub(super) enum Switches {
 /// All rows, in the order of the table.
 pub(super) const ALL: [Switches; 7] = [
     Switches::AllOn,
-    Switches::CorkOff,
+    Switches::CoalescingOff,
     Switches::TurnsOff,
     Switches::TurnsAlways,
     Switches::TrackerOff,
@@ -31,7 +31,7 @@ impl Switches {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::AllOn => "all-on",
-            Self::CorkOff => "cork-off",
+            Self::CoalescingOff => "coalescing-off",
             Self::TurnsOff => "turns-off",
             Self::TurnsAlways => "turns-always",
             Self::TrackerOff => "tracker-off",
@@ -54,11 +54,11 @@ impl Switches {
         let all = Parts::default();
         Some(match self {
             Self::AllOn => all,
-            Self::CorkOff => Parts { cork: false, ..all },
+            Self::CoalescingOff => Parts { write_coalescing: false, ..all },
             Self::TurnsOff => Parts { turns: Turns::Never, ..all },
             Self::TurnsAlways => Parts { turns: Turns::Always, ..all },
             Self::TrackerOff => Parts { tracker: false, ..all },
-            Self::AllOff => Parts { cork: false, turns: Turns::Never, tracker: false },
+            Self::AllOff => Parts { write_coalescing: false, turns: Turns::Never, tracker: false },
             Self::Tonic => return None,
         })
     }

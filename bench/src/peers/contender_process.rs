@@ -13,7 +13,8 @@ use super::programs::Program;
 use super::report::{Report, Synced};
 use crate::server_pods::NAMESPACE;
 
-/// The time within which a contender has to print its next line. It is longer than any of them takes.
+/// The time within which a contender has to print its next line. It is longer than any of them
+/// takes.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The purpose of a run.

@@ -1,5 +1,5 @@
-//! curl as the floor: the cost of only receiving the list, and then the changes, over the same TLS and
-//! HTTP/2.
+//! curl as the floor: the cost of only receiving the list, and then the changes, over the same TLS
+//! and HTTP/2.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,8 @@ pub(super) struct Curl {
 }
 
 impl Curl {
-    /// Prepares a request for the pods of a namespace. Credentials are written to files in `folder`.
-    /// Returns `None` if curl is not installed.
+    /// Prepares a request for the pods of a namespace. Credentials are written to files in
+    /// `folder`. Returns `None` if curl is not installed.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -87,7 +87,8 @@ pub(super) struct CurlWatch {
 }
 
 impl CurlWatch {
-    /// Ends the watch, and returns the microseconds of processor time for each of this many changes.
+    /// Ends the watch, and returns the microseconds of processor time for each of this many
+    /// changes.
     ///
     /// # Errors
     /// If curl had ended before.

@@ -1,5 +1,5 @@
-//! The heap of a synced informer, counted by an allocator that counts for each thread: all tasks run on
-//! this one.
+//! The heap of a synced informer, counted by an allocator that counts for each thread: all tasks
+//! run on this one.
 
 use std::time::Duration;
 

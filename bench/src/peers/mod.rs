@@ -1,5 +1,5 @@
-//! `cargo xtask bench peers`: the same informer of pods with client-go, kube-rs and our payloads, and
-//! curl as the floor: processor time, memory, and the costs of a change and of a relist.
+//! `cargo xtask bench peers`: the same informer of pods with client-go, kube-rs and our payloads,
+//! and curl as the floor: processor time, memory, and the costs of a change and of a relist.
 //!
 //! ```text
 //! this process                          one process per contender and round
@@ -57,9 +57,9 @@ struct Options {
     /// The number of changes that each contender receives in a round.
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     updates: u32,
-    /// Use the API server of this kubeconfig. It must not have controllers that delete pods of nodes and
-    /// owners that do not exist. The pods are left in the namespace bench-peers for the next run.
-    /// Without it, our own server is started.
+    /// Use the API server of this kubeconfig. It must not have controllers that delete pods of
+    /// nodes and owners that do not exist. The pods are left in the namespace bench-peers for the
+    /// next run. Without it, our own server is started.
     #[arg(long, value_name = "FILE", conflicts_with = "server_binary")]
     kubeconfig: Option<PathBuf>,
     /// Measure our own contenders and curl only.

@@ -1,5 +1,5 @@
-//! The contenders that are programs: this one itself, and the peers below `bench/` that can be built
-//! here.
+//! The contenders that are programs: this one itself, and the peers below `bench/` that can be
+//! built here.
 //!
 //! Every program in Rust is built twice: the second one counts its allocations, which would distort
 //! times. Both are copied, because cargo puts them in the same place.
@@ -24,7 +24,8 @@ pub(super) struct Program {
     pub(super) arguments: Vec<String>,
 }
 
-/// Returns the programs that can be built, and prints those that cannot. They are put into `folder`.
+/// Returns the programs that can be built, and prints those that cannot. They are put into
+/// `folder`.
 ///
 /// # Errors
 /// If this program or a peer in Go does not build.

@@ -55,7 +55,8 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Relisting<T> {
             Ok(WatchEvent::Error(Status::failure(Reason::Expired, "too old resource version")))
         };
         async move {
-            // The end of the watch is an item too: a selection ends only when both of its streams do.
+            // The end of the watch is an item too: a selection ends only when both of its streams
+            // do.
             let events = opened.await?.map(Some).chain(stream::once(ready(None)));
             let both = stream::select(events, stream::once(expired).map(Some));
             Ok(both.take_while(|it| ready(it.is_some())).filter_map(ready).boxed())

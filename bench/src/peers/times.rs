@@ -1,4 +1,5 @@
-//! The processor time and the resident memory of an informer: of its sync, of changes and of a relist.
+//! The processor time and the resident memory of an informer: of its sync, of changes and of a
+//! relist.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

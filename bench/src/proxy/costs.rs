@@ -86,7 +86,8 @@ impl Comparison {
         (self.memory.ready_mb - floor.empty_mb) * 1e3 / self.memory.objects.max(1) as f64
     }
 
-    /// Returns the milliseconds by which the 99th percentile of the latency is longer with the proxy.
+    /// Returns the milliseconds by which the 99th percentile of the latency is longer with the
+    /// proxy.
     pub(super) fn added_p99_ms(&self) -> Option<f64> {
         Some(ms(self.through.p99?) - ms(self.direct.p99?))
     }

@@ -1,7 +1,7 @@
 //! A histogram of latencies, written by many tasks at the same time.
 //!
-//! A bucket is at most 3 % wide, so that a percentile is exact to 3 %. Millions of samples take a few
-//! kilobytes, and adding one takes no lock.
+//! A bucket is at most 3 % wide, so that a percentile is exact to 3 %. Millions of samples take a
+//! few kilobytes, and adding one takes no lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Values in the text format of Prometheus, as API servers and the proxy serve it.
 
-/// Returns the sum of the samples with this name and these labels, such as `verb="WATCH"`. `None` if
-/// there are none.
+/// Returns the sum of the samples with this name and these labels, such as `verb="WATCH"`. `None`
+/// if there are none.
 pub(super) fn sum(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
     let values = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;

@@ -1,6 +1,6 @@
-//! `cargo xtask bench proxy`: watchers of pods directly on an API server, and the same watchers through
-//! a proxy that caches pods: CPU, connections, memory, latency, and whether every watcher receives
-//! every change.
+//! `cargo xtask bench proxy`: watchers of pods directly on an API server, and the same watchers
+//! through a proxy that caches pods: CPU, connections, memory, latency, and whether every watcher
+//! receives every change.
 //!
 //! ```text
 //! direct:   changes ──► API server ──────────► watchers (this process)
@@ -149,7 +149,8 @@ impl Bench<'_> {
     }
 
     async fn through(&mut self, count: usize) -> Result<(Costs, Upward, ProxyMemory)> {
-        // A new process for each number: what watchers used before is not free for those that follow.
+        // A new process for each number: what watchers used before is not free for those that
+        // follow.
         let proxy = ProxyProcess::start(&self.binary, self.upstream, true).await?;
         sleep(REST).await;
         let (ready_mb, at_first) = (proxy.resident_mb()?, proxy.counters().await?);

@@ -19,8 +19,8 @@ impl Ticks {
         Self::parse(&stat).context("unexpected content of /proc/stat")
     }
 
-    /// Returns the share of the time since `earlier` in which the processors were busy, between 0 and
-    /// 1.
+    /// Returns the share of the time since `earlier` in which the processors were busy, between 0
+    /// and 1.
     pub(super) fn busy_since(self, earlier: Self) -> f64 {
         let all = self.all.saturating_sub(earlier.all).max(1);
         self.busy.saturating_sub(earlier.busy) as f64 / all as f64
@@ -28,7 +28,8 @@ impl Ticks {
 
     fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().find_map(|it| it.strip_prefix("cpu "))?;
-        // user, nice, system, idle, iowait, irq, softirq, steal; the others are parts of the first two.
+        // user, nice, system, idle, iowait, irq, softirq, steal; the others are parts of the first
+        // two.
         let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|it| it.parse().ok()).collect();
         let all = ticks.iter().sum();
         Some(Self { busy: all - ticks.get(3)? - ticks.get(4)?, all })

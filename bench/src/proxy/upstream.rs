@@ -66,8 +66,8 @@ impl Upstream {
         self.config.server.port_or_known_default().unwrap_or(443)
     }
 
-    /// Returns the CPU seconds that the server has used. Another server than ours reports those of its
-    /// own process, without its storage.
+    /// Returns the CPU seconds that the server has used. Another server than ours reports those of
+    /// its own process, without its storage.
     ///
     /// # Errors
     /// If they are not available.

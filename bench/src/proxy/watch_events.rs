@@ -1,5 +1,5 @@
-//! The events in the body of a watch, without decoding them: an event is a line, and the value of one
-//! annotation near its beginning is the time of the change.
+//! The events in the body of a watch, without decoding them: an event is a line, and the value of
+//! one annotation near its beginning is the time of the change.
 //!
 //! Pods have 13 KB, so that most of the work is the search for the ends of lines.
 

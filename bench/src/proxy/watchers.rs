@@ -1,7 +1,8 @@
 //! The load: many watches of the pods, on connections of their own, that only count their events.
 //!
-//! They use plain HTTP/2 and decode nothing, so that the load is cheap compared with the servers that
-//! it measures. All watches of a phase start at one version and have to receive the same changes.
+//! They use plain HTTP/2 and decode nothing, so that the load is cheap compared with the servers
+//! that it measures. All watches of a phase start at one version and have to receive the same
+//! changes.
 
 use std::fmt;
 use std::ops::Range;
@@ -52,7 +53,8 @@ struct Received {
     problems: Mutex<Problems>,
 }
 
-/// The events of one watcher: their number, and the sum of the annotation's values, which overflows.
+/// The events of one watcher: their number, and the sum of the annotation's values, which
+/// overflows.
 #[derive(Debug, Default)]
 struct Tally {
     events: AtomicU64,
@@ -129,8 +131,8 @@ impl Watchers {
         self.received.latencies.percentile(share)
     }
 
-    /// Waits until every watcher has received this many changes in total, or no event comes any more.
-    /// `sum` is the sum of the annotation's values of all changes.
+    /// Waits until every watcher has received this many changes in total, or no event comes any
+    /// more. `sum` is the sum of the annotation's values of all changes.
     pub(super) async fn received(&self, changes: u64, sum: u64) -> Completeness {
         let began = Instant::now();
         let (mut last, mut last_at) = (0, began);

@@ -123,8 +123,8 @@ fn is_observed(generation: Option<i64>, observed: Option<i64>) -> bool {
     observed.unwrap_or_default() >= generation.unwrap_or_default()
 }
 
-/// Returns a field that is optional in the types of some versions of Kubernetes and required in those
-/// of others: the `spec` of workloads is required since 1.37. Programs choose the version.
+/// Returns a field that is optional in the types of some versions of Kubernetes and required in
+/// those of others: the `spec` of workloads is required since 1.37. Programs choose the version.
 fn optional<'a, T: 'a>(field: impl Into<Option<&'a T>>) -> Option<&'a T> {
     field.into()
 }

@@ -6,8 +6,8 @@ use crate::config::Config;
 use crate::loopback::is_loopback;
 
 /// Returns true if responses come from another machine, so that compression saves more time than it
-/// costs. A proxy on another machine makes the server distant; a proxy of the environment is not used
-/// for a server on this one.
+/// costs. A proxy on another machine makes the server distant; a proxy of the environment is not
+/// used for a server on this one.
 pub(crate) fn is_distant(config: &Config) -> bool {
     let is_elsewhere = |url: &Url| !url.host_str().is_some_and(is_loopback);
     is_elsewhere(&config.server) || config.proxy_url.as_ref().is_some_and(is_elsewhere)

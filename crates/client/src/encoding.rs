@@ -68,8 +68,8 @@ impl EncodingChoice {
         if self.json_only.load(Ordering::Relaxed) { Encoding::Json } else { self.preferred }
     }
 
-    /// Requests JSON from now on: an object has a field that is unknown in protobuf, because the server
-    /// is newer. It would be lost.
+    /// Requests JSON from now on: an object has a field that is unknown in protobuf, because the
+    /// server is newer. It would be lost.
     pub(crate) fn found_unknown_field(&self, bad: &UndecodableItem) {
         if !self.json_only.swap(true, Ordering::Relaxed) {
             tracing::info!(problem = %bad, "requesting JSON instead of protobuf from now on");

@@ -94,6 +94,24 @@ pub enum Error {
 ///
 /// Its [`source`](std::error::Error::source) is that of the last attempt's error, not that error
 /// itself, so that a program that prints the chain of causes prints each message once.
+///
+/// ```
+/// use dogwatch_client::{Error, InvalidRequest, RetriedError};
+///
+/// /// Returns the error that began a series of attempts.
+/// fn first(error: &Error) -> &Error {
+///     match error {
+///         Error::AfterRetries(RetriedError { previous, .. }) => previous,
+///         only => only,
+///     }
+/// }
+///
+/// # let error = |it| Box::new(Error::InvalidRequest(it));
+/// # let previous = error(InvalidRequest::NoTarget);
+/// # let current = error(InvalidRequest::Header("a\nb".to_owned()));
+/// # let error = Error::AfterRetries(RetriedError { current, previous });
+/// assert_eq!(first(&error).to_string(), "the request names no resource and no path");
+/// ```
 #[derive(Debug)]
 pub struct RetriedError {
     /// The error of the last attempt, which determines the kind of this error.

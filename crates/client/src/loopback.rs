@@ -1,7 +1,7 @@
 //! Hosts of this machine, by their names: data that is sent to them stays on it.
 //!
-//! One definition for all: a host that may get credentials in clear text must not be reached through
-//! a proxy.
+//! One definition for all: a host that may get credentials in clear text must not be reached
+//! through a proxy.
 
 use std::net::IpAddr;
 

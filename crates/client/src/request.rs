@@ -386,10 +386,10 @@ impl Request {
         Ok((format!("{} {}", prepared.method, prepared.template), response))
     }
 
-    /// Prepares a watch: like [`Self::stream`], with the retry rules of a watch. It is compressed only
-    /// if it begins with the existing objects, which are as many as in a list, and then under the
-    /// conditions of a list, unless the server is on this machine. An encoding set by the caller is
-    /// kept.
+    /// Prepares a watch: like [`Self::stream`], with the retry rules of a watch. It is compressed
+    /// only if it begins with the existing objects, which are as many as in a list, and then under
+    /// the conditions of a list, unless the server is on this machine. An encoding set by the
+    /// caller is kept.
     pub(crate) fn prepare_watch(self, with_initial_events: bool) -> Result<(Client, Prepared), Error> {
         let as_a_list = with_initial_events && self.client.compresses_initial_events();
         let this = match as_a_list || self.headers.contains_key(ACCEPT_ENCODING) {

@@ -1,9 +1,9 @@
 //! The causes of a reconcile: why a key was queued.
 //!
 //! A cause is made where a key is added to the queue: by sources, streams, workers, the guard and
-//! sharding. It travels with the key as the note of the queue, where the causes of one reconcile are
-//! merged, and ends in the [`Context`](crate::Context) of the reconcile, its tracing span and its
-//! metrics.
+//! sharding. It travels with the key as the note of the queue, where the causes of one reconcile
+//! are merged, and ends in the [`Context`](crate::Context) of the reconcile, its tracing span and
+//! its metrics.
 
 use std::fmt::{self, Write as _};
 use std::mem::swap;
@@ -40,8 +40,8 @@ pub(crate) const CAUSE_LABELS: [&str; 13] = [
 ///
 /// A key that is queued several times before a worker takes it is reconciled once. The causes are
 /// those of all these times, in that order. Causes between the first and the last are only counted,
-/// so that a key with a million causes takes no more memory than one with two. A change that maps to
-/// the key twice, as an object that keeps its owner, counts once.
+/// so that a key with a million causes takes no more memory than one with two. A change that maps
+/// to the key twice, as an object that keeps its owner, counts once.
 ///
 /// The causes of a reconcile that fails are answered by it: its retry has a cause of its own, and
 /// those that came in the meantime. If a reconcile is deferred or moved before the reconciler is
@@ -106,8 +106,9 @@ pub enum Cause {
     /// The [owner of keys](crate::ControllerBuilder::sharded) changed, and this replica may own the
     /// key now.
     OwnershipChanged,
-    /// The key was taken before the cache of this informer showed the [writes](crate::Context::wrote)
-    /// made under it, and waited for that. The causes for which it was taken come before this one.
+    /// The key was taken before the cache of this informer showed the
+    /// [writes](crate::Context::wrote) made under it, and waited for that. The causes for which it
+    /// was taken come before this one.
     Deferred(String),
 }
 
@@ -310,7 +311,8 @@ impl fmt::Display for Cause {
 }
 
 impl ObjectCause {
-    /// Creates a cause, for a test of a reconciler that reads [`Context::causes`](crate::Context::causes).
+    /// Creates a cause, for a test of a reconciler that reads
+    /// [`Context::causes`](crate::Context::causes).
     pub fn new(kind: Gvk, key: ObjectKey, informer: impl Into<String>, event: ObjectEvent) -> Self {
         Self::from_origin(&Arc::new(Origin { kind, informer: informer.into() }), key, event)
     }

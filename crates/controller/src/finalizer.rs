@@ -237,8 +237,8 @@ where
     }
 
     /// Returns the object as it is on the server, if a newer version explains the error. Returns
-    /// `None` if it is gone, or if its name now belongs to another object. An answer of 404 does not
-    /// prove that: a webhook can deny a write with any code.
+    /// `None` if it is gone, or if its name now belongs to another object. An answer of 404 does
+    /// not prove that: a webhook can deny a write with any code.
     async fn reread(
         &self,
         object: &K,

@@ -60,18 +60,18 @@
 //!
 //! A key is queued by an event of an object that maps to it, a retry, a requeue, a stream, or a
 //! change of ownership in a [sharded](ControllerBuilder::sharded) controller. The queue keeps each
-//! key once, and with it the [`Causes`] of its next reconcile: the first, the last, and their number.
-//! They are shown in three places:
+//! key once, and with it the [`Causes`] of its next reconcile: the first, the last, and their
+//! number. They are shown in three places:
 //!
 //! - [`Context::causes`], for reconcilers.
 //! - The field `causes` of the span `reconcile`, in which all logs of a reconcile are:
 //!   `pod default/web-1 deleted, and 3 more; last: retry after: connection refused`. The text is
 //!   formatted only if the span is enabled.
-//! - The counter `controller_reconcile_causes_total`, with the labels `controller` and `cause`: each
-//!   reconcile counts its first cause and, if it has several, its last one. The values of `cause` are
-//!   those of [`Cause::label`]: `added`, `changed`, `deleted`, `initial_list`, `resync` and `missing`
-//!   for objects; `retry`, `timeout`, `panic` and `requeue_after` for the reconcile before; `stream`,
-//!   `ownership` and `deferred`.
+//! - The counter `controller_reconcile_causes_total`, with the labels `controller` and `cause`:
+//!   each reconcile counts its first cause and, if it has several, its last one. The values of
+//!   `cause` are those of [`Cause::label`]: `added`, `changed`, `deleted`, `initial_list`, `resync`
+//!   and `missing` for objects; `retry`, `timeout`, `panic` and `requeue_after` for the reconcile
+//!   before; `stream`, `ownership` and `deferred`.
 //!
 //! ```
 //! use dogwatch_controller::{Action, BoxError, Cause, Context, ObjectEvent, Reconciler};

@@ -1,6 +1,6 @@
 //! The metrics of a controller, under controller-runtime's names, so that existing dashboards and
-//! alerts work. Those that controller-runtime does not have are described in the documentation of the
-//! crate.
+//! alerts work. Those that controller-runtime does not have are described in the documentation of
+//! the crate.
 
 use std::time::Duration;
 

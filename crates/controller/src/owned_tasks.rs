@@ -20,8 +20,9 @@ use tokio::task::{Id, JoinError, JoinSet, block_in_place};
 
 /// A set of runtime tasks, which run in parallel, whose futures the owner can drop.
 ///
-/// Dropping the set waits for a task that is being polled at that moment until its next `await`, unless the
-/// runtime shuts down; the other futures are dropped at once. The set must not be dropped by one of its own tasks.
+/// Dropping the set waits for a task that is being polled at that moment until its next `await`,
+/// unless the runtime shuts down; the other futures are dropped at once. The set must not be
+/// dropped by one of its own tasks.
 pub(crate) struct OwnedTasks<T: Send + 'static> {
     tasks: JoinSet<Option<T>>,
     /// In spawn order, so that the futures are also dropped in that order.
@@ -43,9 +44,9 @@ impl<T> Slot<T> {
 
     /// Takes the future out, after a poll that is in progress.
     ///
-    /// Such a poll may itself wait for the runtime, by `block_in_place` and `Handle::block_on`. If this
-    /// thread kept its place among the runtime's workers meanwhile, and there is no other worker, nothing
-    /// would drive the timers and sockets that the poll waits for.
+    /// Such a poll may itself wait for the runtime, by `block_in_place` and `Handle::block_on`. If
+    /// this thread kept its place among the runtime's workers meanwhile, and there is no other
+    /// worker, nothing would drive the timers and sockets that the poll waits for.
     fn take(&self) -> Option<BoxedFuture<T>> {
         if let Some(mut future) = self.0.try_lock() {
             return future.take();
@@ -62,8 +63,9 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Waits for the poll in progress. When the runtime shuts down, its workers drop all tasks before
-    /// the poll's timers and sockets end; then the future is left to its task, which is not polled again.
+    /// Waits for the poll in progress. When the runtime shuts down, its workers drop all tasks
+    /// before the poll's timers and sockets end; then the future is left to its task, which is not
+    /// polled again.
     fn wait_and_take(&self) -> Option<BoxedFuture<T>> {
         loop {
             if let Some(mut future) = self.0.try_lock_for(BETWEEN_CHECKS) {
@@ -95,8 +97,8 @@ impl<T: Send + 'static> OwnedTasks<T> {
         self.spawn_boxed(Box::pin(future))
     }
 
-    /// Spawns the future as a task. Not generic over the future, since the runtime's part of a task is
-    /// compiled for each type of future.
+    /// Spawns the future as a task. Not generic over the future, since the runtime's part of a task
+    /// is compiled for each type of future.
     fn spawn_boxed(&mut self, future: BoxedFuture<T>) -> Id {
         let slot = Arc::new(Slot(Mutex::new(Some(future))));
         let polled = Arc::clone(&slot);
@@ -175,8 +177,8 @@ mod tests {
         assert!(tasks.join_next().await.is_none() && tasks.slots.is_empty());
     }
 
-    /// A reconciler may block its thread on a future of the same runtime. The wait for its end must leave
-    /// the only worker to the runtime.
+    /// A reconciler may block its thread on a future of the same runtime. The wait for its end must
+    /// leave the only worker to the runtime.
     #[test]
     fn a_set_is_dropped_while_a_task_blocks_on_the_runtime() {
         let (ended, has_ended) = std::sync::mpsc::channel();
@@ -201,8 +203,8 @@ mod tests {
         has_ended.recv_timeout(Duration::from_secs(30)).expect("the set was dropped");
     }
 
-    /// The workers of a runtime that shuts down drop the set before they end the timer for which the task
-    /// waits.
+    /// The workers of a runtime that shuts down drop the set before they end the timer for which
+    /// the task waits.
     #[test]
     fn a_runtime_shuts_down_while_a_task_blocks_on_it() {
         let (ended, has_ended) = std::sync::mpsc::channel();

@@ -247,9 +247,9 @@ impl Context {
         self.call.priority
     }
 
-    /// Returns the causes of this reconcile: which objects, streams, failures or requeues queued the
-    /// key since its last reconcile. They are also the field `causes` of the tracing span of the
-    /// reconcile.
+    /// Returns the causes of this reconcile: which objects, streams, failures or requeues queued
+    /// the key since its last reconcile. They are also the field `causes` of the tracing span of
+    /// the reconcile.
     ///
     /// Use them for logs and events, or to skip work that only some causes need. The desired state
     /// must not depend on them: after a restart, the cause of every key is the initial list.

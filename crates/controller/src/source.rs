@@ -205,8 +205,8 @@ pub(crate) trait Source<K>: Send + Sync {
     /// be decoded. With a key, the object must also still map to the key: another client may have
     /// changed its owner before the cache ever showed it.
     fn holds(&self, object: &Written, key: Option<&K>) -> bool;
-    /// Returns the progress of the cache, in the namespace of this key or as a whole. Returns `None`
-    /// if the cache does not cover the namespace.
+    /// Returns the progress of the cache, in the namespace of this key or as a whole. Returns
+    /// `None` if the cache does not cover the namespace.
     fn progress(&self, key: Option<&ObjectKey>) -> Option<StoreProgress>;
     /// Waits for the next change of the cache after this call.
     fn published(&self) -> BoxFuture<'_, ()>;

@@ -30,8 +30,8 @@ impl<'a> Header<'a> {
         out.extend_from_slice(&labels);
     }
 
-    /// Reads a header that [`Self::write`] appended, and returns it with the bytes after it. Returns
-    /// `None` if the bytes are something else.
+    /// Reads a header that [`Self::write`] appended, and returns it with the bytes after it.
+    /// Returns `None` if the bytes are something else.
     pub fn read(mut bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let [name, namespace, uid, version] = [(); 4].map(|()| take_text(&mut bytes));
         let labels = Labels::from_bytes(take_bytes(&mut bytes)?);

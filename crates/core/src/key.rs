@@ -39,8 +39,8 @@ impl ObjectKey {
     /// Creates the key of a cluster-scoped object.
     ///
     /// # Panics
-    /// Panics if the name is empty or contains a slash. For names from a request, a label or a file,
-    /// use [`Self::from_parts`] or [`FromStr`], which return an error.
+    /// Panics if the name is empty or contains a slash. For names from a request, a label or a
+    /// file, use [`Self::from_parts`] or [`FromStr`], which return an error.
     pub fn cluster(name: &str) -> Self {
         assert!(is_part(name), "not an object key: {name:?}");
         Self { text: name.into() }

@@ -12,6 +12,7 @@ use kube_core::params as kube;
 use kube_core::response::{
     Status as KubeStatus, StatusCause as KubeCause, StatusDetails as KubeDetails, StatusSummary,
 };
+use kube_core::{Expression, Selector as KubeSelector};
 
 use crate::field_selector::{FieldSelector, FieldSelectorError};
 use crate::kind::{Gvk, Gvr, ResourceType, Scope};
@@ -20,6 +21,7 @@ use crate::params::{
     DeleteParams, FieldValidation, GetParams, ListParams, PatchParams, Preconditions, Propagation,
     VersionMatch, WatchParams, WriteParams,
 };
+use crate::requirement::{Operator, Requirement};
 use crate::status::{Cause, Details, Reason, Status};
 use crate::version::ResourceVersion;
 
@@ -152,6 +154,50 @@ impl From<Details> for KubeDetails {
             retry_after_seconds: details.retry_after_seconds,
         }
     }
+}
+
+impl TryFrom<KubeSelector> for LabelSelector {
+    type Error = LabelSelectorError;
+
+    /// Fails for keys and values that a server rejects, and for an empty set of values: kube-core
+    /// does not check them.
+    fn try_from(selector: KubeSelector) -> Result<Self, LabelSelectorError> {
+        selector.into_iter().try_fold(Self::everything(), |all, it| match it {
+            Expression::In(key, values) => all.and(&key, Operator::In, values.iter().map(String::as_str)),
+            Expression::NotIn(key, values) => {
+                all.and(&key, Operator::NotIn, values.iter().map(String::as_str))
+            }
+            Expression::Equal(key, value) => all.and(&key, Operator::Equals, [&*value]),
+            Expression::NotEqual(key, value) => all.and(&key, Operator::NotEquals, [&*value]),
+            Expression::Exists(key) => all.and(&key, Operator::Exists, []),
+            Expression::DoesNotExist(key) => all.and(&key, Operator::DoesNotExist, []),
+        })
+    }
+}
+
+impl TryFrom<LabelSelector> for KubeSelector {
+    type Error = LabelSelectorError;
+
+    /// Fails for `>` and `<`, which kube-core does not have.
+    fn try_from(selector: LabelSelector) -> Result<Self, LabelSelectorError> {
+        selector.requirements().iter().map(expression).collect()
+    }
+}
+
+fn expression(requirement: &Requirement) -> Result<Expression, LabelSelectorError> {
+    let (key, mut values) = (requirement.key().to_owned(), requirement.values().map(str::to_owned));
+    let mut value = || values.next().unwrap_or_default();
+    Ok(match requirement.operator() {
+        Operator::Equals => Expression::Equal(key, value()),
+        Operator::NotEquals => Expression::NotEqual(key, value()),
+        Operator::In => Expression::In(key, values.collect()),
+        Operator::NotIn => Expression::NotIn(key, values.collect()),
+        Operator::Exists => Expression::Exists(key),
+        Operator::DoesNotExist => Expression::DoesNotExist(key),
+        Operator::GreaterThan | Operator::LessThan => {
+            return Err(LabelSelectorError::not_in_kube(requirement));
+        }
+    })
 }
 
 impl TryFrom<kube::ListParams> for ListParams {
@@ -397,6 +443,32 @@ mod tests {
             .grace_period(Duration::from_secs(9))
             .preconditions(Preconditions::uid("u"));
         assert_eq!(DeleteParams::from(kube::DeleteParams::from(delete.clone())), delete);
+    }
+
+    #[test]
+    fn a_selector_survives_both_ways() {
+        for text in ["", "a=b", "a!=b,c", "!a", "a in (b,c),d notin (e)", "a notin (b,c)"] {
+            let ours: LabelSelector = text.parse().unwrap();
+            let theirs = KubeSelector::try_from(ours.clone()).unwrap();
+            assert_eq!(theirs.to_string(), ours.to_string());
+            assert_eq!(LabelSelector::try_from(theirs).unwrap(), ours);
+        }
+        let nothing = KubeSelector::try_from(LabelSelector::nothing()).unwrap();
+        assert!(LabelSelector::try_from(nothing).unwrap().is_nothing());
+    }
+
+    #[test]
+    fn a_selector_without_a_counterpart_is_rejected() {
+        let more = KubeSelector::try_from("generation>3".parse::<LabelSelector>().unwrap()).unwrap_err();
+        assert_eq!(more.to_string(), "label selector \"generation>3\": kube-core has no GreaterThan");
+        for bad in [
+            Expression::In("a".to_owned(), [].into()),
+            Expression::Exists("not a key".to_owned()),
+            Expression::Equal("a".to_owned(), "not a value".to_owned()),
+        ] {
+            let bad = KubeSelector::from(bad);
+            assert!(LabelSelector::try_from(bad.clone()).is_err(), "{bad}");
+        }
     }
 
     #[test]

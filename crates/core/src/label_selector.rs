@@ -38,6 +38,15 @@ enum Problem {
     Requirement(#[from] InvalidRequirement),
     #[error("{0:?} is not an operator of matchExpressions")]
     Operator(String),
+    #[error("kube-core has no {0:?}")]
+    NotInKube(Operator),
+}
+
+impl LabelSelectorError {
+    /// Returns the error of converting a requirement to kube-core, which has no such operator.
+    pub(crate) fn not_in_kube(requirement: &Requirement) -> Self {
+        Self { text: requirement.to_string(), problem: Problem::NotInKube(requirement.operator()) }
+    }
 }
 
 impl LabelSelector {

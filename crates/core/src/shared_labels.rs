@@ -46,8 +46,8 @@ pub(crate) fn shared(labels: Vec<(CompactString, CompactString)>) -> SharedLabel
     })
 }
 
-/// Returns the place of labels by a hash of their values, in which objects of one kind differ. Labels
-/// at the same place displace each other, which only costs memory.
+/// Returns the place of labels by a hash of their values, in which objects of one kind differ.
+/// Labels at the same place displace each other, which only costs memory.
 fn place(labels: &[(CompactString, CompactString)]) -> usize {
     let mut hash = 0_usize;
     for byte in labels.iter().flat_map(|(_, value)| value.bytes()) {

@@ -33,13 +33,13 @@ thread_local! {
 /// A string of which equal ones share their memory, for fields of views that recur in many objects.
 ///
 /// It takes 8 bytes in the object, and the text is in memory once for each thread that decodes
-/// objects, instead of once for each object. A thread remembers up to 8,192 strings of at most 1,024
-/// bytes in a table of 128 KB. It does not keep them: a text is released with the last object that has
-/// it. Sharing is best effort, and strings that are not shared are equal nevertheless. Decoding one
-/// takes about as long as allocating it, and no lock.
+/// objects, instead of once for each object. A thread remembers up to 8,192 strings of at most
+/// 1,024 bytes in a table of 128 KB. It does not keep them: a text is released with the last object
+/// that has it. Sharing is best effort, and strings that are not shared are equal nevertheless.
+/// Decoding one takes about as long as allocating it, and no lock.
 ///
-/// It suits names of nodes and images, which are long; a short text, such as the name of a namespace,
-/// fits into a string that holds it in place. `cargo xtask bench strings` measures both.
+/// It suits names of nodes and images, which are long; a short text, such as the name of a
+/// namespace, fits into a string that holds it in place. `cargo xtask bench strings` measures both.
 ///
 /// ```
 /// use dogwatch_core::SharedStr;

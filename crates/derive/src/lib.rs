@@ -29,9 +29,11 @@ use proc_macro::TokenStream;
 ///
 /// # Dependencies
 ///
-/// A program needs `dogwatch` with the feature `derive`, and `serde` and `schemars` for the derives
-/// of its own structs: those two generate code that names their own crates. `schemars` has to be
-/// version 1. Types of `k8s-openapi` inside a specification need the feature `schemars` of
+/// A program needs `dogwatch` with the feature `derive`. The derives of serde and schemars, for the
+/// structs of the program, generate code that names their own crates, which no macro of ours can
+/// change: the program depends on `serde` and `schemars` 1 as well, or writes
+/// `#[serde(crate = "dogwatch::serde")]` and `#[schemars(crate = "dogwatch::schemars")]` on each
+/// struct. Types of `k8s-openapi` inside a specification need the feature `schemars` of
 /// `k8s-openapi`.
 ///
 /// # Options

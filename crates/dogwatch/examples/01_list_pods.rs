@@ -38,10 +38,11 @@ async fn main() -> anyhow::Result<()> {
         match event {
             ListEvent::Item(pod) => {
                 count += 1;
-                let Some(key) = pod.key() else { continue };
+                let header = pod.header();
+                let name = format!("{}/{}", header.namespace.unwrap_or("-"), header.name);
                 let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref()).unwrap_or("-");
                 let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref()).unwrap_or("Unknown");
-                println!("{key:60} {phase:10} {node}");
+                println!("{name:60} {phase:10} {node}");
             }
             ListEvent::Bad(bad) => println!("{bad}"),
             ListEvent::Restarted => {

@@ -1,16 +1,15 @@
 //! Tests code that watches: each case gets its own fork of a cluster, and one watch expires.
 //!
-//! `cargo run --example 05_test_with_a_fork`, without a cluster.
+//! `cargo run --features testing --example 05_test_with_a_fork`, without a cluster.
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
 use std::collections::BTreeSet;
 
+use dogwatch::Api;
 use dogwatch::api::{ListParams, WatchEvent, WatchParams, WriteParams};
-use dogwatch::config::Overrides;
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Api, Client, Config};
-use dogwatch_apiserver::ApiServer;
+use dogwatch::testing::{self, TestCluster};
 use futures_util::TryStreamExt;
 
 /// Keeps names by list and watch until `last` is seen. Returns the number of lists and the names.
@@ -33,9 +32,8 @@ async fn follow(api: Api<ConfigMap>, last: &str) -> anyhow::Result<(usize, BTree
     anyhow::bail!("the last object was never seen")
 }
 
-async fn case(server: ApiServer, expires: bool) -> anyhow::Result<()> {
-    let client = Client::new(Config::from_kubeconfig_str(&server.kubeconfig(), &Overrides::default())?)?;
-    let api = Api::<ConfigMap>::namespaced(client, "default");
+async fn case(cluster: TestCluster, expires: bool) -> anyhow::Result<()> {
+    let (api, server) = (Api::<ConfigMap>::default_namespaced(cluster.client()), cluster.server());
     server.faults().pause();
     let following = tokio::spawn(follow(api.clone(), "last"));
     let _ = server.request_log().wait_for(|it| it.verb == "watch", 1).await;
@@ -53,7 +51,7 @@ async fn case(server: ApiServer, expires: bool) -> anyhow::Result<()> {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let base = ApiServer::start().await?;
+    let base = testing::cluster().await?;
     case(base.fork().await?, false).await?;
     case(base.fork().await?, true).await
 }

@@ -27,7 +27,8 @@ struct Printer(Arc<Semaphore>);
 
 impl Printer {
     fn print(&self, pod: &Pod, what: &str) {
-        println!("{} {what}", pod.key().map(String::from).unwrap_or_default());
+        let header = pod.header();
+        println!("{}/{} {what}", header.namespace.unwrap_or("-"), header.name);
         self.0.add_permits(1);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Parser;
 use dogwatch::api::PatchParams;
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Api, Client, Object, SharedInformer};
+use dogwatch::{Api, Client, Object, ObjectKey, SharedInformer};
 use serde_json::json;
 
 #[derive(Parser)]
@@ -34,14 +34,16 @@ async fn main() -> anyhow::Result<()> {
     let written = api
         .apply(&name, &PatchParams::apply("example").force(), &json!({ "data": { "text": text } }))
         .await?;
-    let before = maps.lister().get(&written.key().expect("it is stored"));
+    let key = ObjectKey::from_parts(api.namespace(), &name)?;
+    let before = maps.store().get(&key);
     println!("right after the write, the cache has version {:?}", before.map(|it| it.version()));
 
     // A server restored from an older backup may never reach this version, so there is a timeout.
     tokio::time::timeout(Duration::from_secs(30), maps.wait_until(&written.version())).await??;
-    let read =
-        maps.store().get(&written.key().expect("it is stored")).expect("the cache has reached this version");
-    println!("now it shows {:?} at version {}", read.data, read.version());
+    match maps.store().get(&key) {
+        Some(read) => println!("now it shows {:?} at version {}", read.data, read.version()),
+        None => println!("another client has deleted it since"),
+    }
     maps.stop().await;
     Ok(())
 }

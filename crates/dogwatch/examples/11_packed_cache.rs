@@ -1,5 +1,5 @@
-//! Holds every pod of the cluster in the encoding of the server, in a fraction of the memory of typed
-//! pods, and decodes only what is read.
+//! Holds every pod of the cluster in the encoding of the server, in a fraction of the memory of
+//! typed pods, and decodes only what is read.
 //!
 //! ```text
 //! cargo run --example 11_packed_cache -- web-0      # default: no pod is printed

@@ -1,8 +1,8 @@
 //! Serves a live page of a controller and its informer, while config maps change and one fails.
 //!
 //! ```text
-//! cargo run --features diagnostics --example 12_live_page      # needs no cluster; until Ctrl-C
-//! cargo run --features diagnostics --example 12_live_page 60   # for a minute
+//! cargo run --features diagnostics,testing --example 12_live_page      # needs no cluster; until Ctrl-C
+//! cargo run --features diagnostics,testing --example 12_live_page 60   # for a minute
 //! ```
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
@@ -13,8 +13,7 @@ use std::time::Duration;
 use dogwatch::api::PatchParams;
 use dogwatch::diagnostics::Diagnostics;
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Action, Api, Client, Context, Manager};
-use dogwatch_apiserver::ApiServer;
+use dogwatch::{Action, Api, Client, Context, Manager, testing};
 use serde_json::json;
 
 async fn reconcile(map: Arc<ConfigMap>, _: Context) -> anyhow::Result<Action> {
@@ -35,8 +34,8 @@ async fn write(client: Client) -> anyhow::Result<()> {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let server = ApiServer::in_process().await?;
-    let client = Client::from_service(server.url().parse()?, "default", server.service());
+    let cluster = testing::cluster().await?;
+    let client = cluster.client();
     let manager = Manager::new(client.clone());
     let controller = manager.controller_for::<ConfigMap>().reconcile(reconcile);
     let manager = manager.controller(controller);
@@ -44,7 +43,7 @@ async fn main() -> anyhow::Result<()> {
     page.add_manager(&manager);
     tokio::spawn(write(client));
     page.add_action("Expire the history", move || {
-        server.expire_history();
+        cluster.server().expire_history();
         std::future::ready(())
     });
     let served = page.serve("127.0.0.1:0").await?;

@@ -65,8 +65,8 @@
 //! - **Requests.** [`Client`] holds connections and credentials; [`Request`](client::Request) is a
 //!   call to any path.
 //! - **Collections.** [`Api`] is the handle on one collection: typed, dynamic, metadata only, or a
-//!   [`View`] with just the fields you name. [`Packed`](api::Packed) holds whole objects in the encoding
-//!   of the server, in a fraction of the memory.
+//!   [`View`] with just the fields you name. [`Packed`](api::Packed) holds whole objects in the
+//!   encoding of the server, in a fraction of the memory.
 //! - **Discovery.** [`CachedDiscovery`](discovery::CachedDiscovery) reads which resources a server
 //!   serves; [`RestMapper`](discovery::RestMapper) resolves names such as `deploy`.
 //! - **Watches.** [`Api::watch`] is a single watch; [`Api::watch_from`] is one that resumes when
@@ -102,6 +102,18 @@
 //! | `testing` | | `dogwatch::testing`: an API server in the process of a test |
 //! | `zstd` | | compression of packed objects |
 //! | `kube` | | a client from a `kube::Config` |
+//!
+//! # Conventions
+//!
+//! - `…Params` are sent to the server with a request, `…Options` adjust a value of this library,
+//!   and `…Settings` are parts of a configuration such as a kubeconfig. A `…Builder` ends with
+//!   `build`, `start` or `run`.
+//! - A setter has the name of what it sets. `without_…` turns off what is on by default, and a
+//!   duration of zero turns off a timer, as in client-go. A setter takes a `bool` where programs
+//!   pass on a flag of their own.
+//! - A value of which only the newest state matters is a receiver of tokio's `watch`, or a type
+//!   with `changed()` if it has several sources; changes that all matter are a `Stream`.
+//! - `get` returns an `Option` from a cache, and a `Result` from a server.
 //!
 //! # If you come from client-go
 //!
@@ -164,6 +176,8 @@ pub use dogwatch_informer as informer;
 #[cfg(feature = "workqueue")]
 pub use dogwatch_workqueue as workqueue;
 pub use {http, k8s_openapi, kube_core};
+#[cfg(feature = "derive")]
+pub use {schemars, serde};
 
 /// Derives a custom resource from its specification: the struct, its definition and its traits.
 ///
@@ -192,6 +206,26 @@ pub use {http, k8s_openapi, kube_core};
 /// ```
 ///
 /// `Buoy` is used like any other kind: `Api::<Buoy>::namespaced(client, "default")`.
+///
+/// A program that depends on neither serde nor schemars uses those of this crate, and names them to
+/// the two derives, whose code is outside of our control:
+///
+/// ```
+/// use dogwatch::CustomResource;
+/// use dogwatch::kube_core::CustomResourceExt;
+/// use dogwatch::schemars::JsonSchema;
+/// use dogwatch::serde::{Deserialize, Serialize};
+///
+/// #[derive(Clone, Debug, CustomResource, Deserialize, Serialize, JsonSchema)]
+/// #[serde(crate = "dogwatch::serde")]
+/// #[schemars(crate = "dogwatch::schemars")]
+/// #[kube(group = "sea.example", version = "v1", kind = "Mooring", namespaced)]
+/// struct MooringSpec {
+///     buoy: String,
+/// }
+///
+/// assert_eq!(Mooring::crd().spec.names.plural, "moorings");
+/// ```
 #[cfg(feature = "derive")]
 #[doc(inline)]
 pub use dogwatch_derive::CustomResource;

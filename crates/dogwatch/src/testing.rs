@@ -18,9 +18,10 @@
 //! # }
 //! ```
 //!
-//! Every cluster is separate and starts in milliseconds, so each test can have its own. Namespaces and
-//! objects whose owners are gone disappear, as in any cluster. Requests do not pass through a socket, which makes `#[tokio::test(start_paused = true)]` exact.
-//! [`ApiServer`] has everything else: forks, fault injection, a request log, YAML to begin with.
+//! Every cluster is separate and starts in milliseconds, so each test can have its own. Namespaces
+//! and objects whose owners are gone disappear, as in any cluster. Requests do not pass through a
+//! socket, which makes `#[tokio::test(start_paused = true)]` exact. [`ApiServer`] has everything
+//! else: forks, fault injection, a request log, YAML to begin with.
 
 use std::fmt;
 
@@ -33,15 +34,74 @@ use kube_core::{CustomResourceExt, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use dogwatch_apiserver::{
-    Anonymous, ApiServer, ApiServerBuilder, AuthorizationMode, StartError, User, faults, log,
-};
+pub use dogwatch_apiserver::{ApiServer, ApiServerBuilder, StartError, faults, log};
+
+/// ```
+/// use dogwatch::k8s_openapi::api::core::v1::Secret;
+/// use dogwatch::testing::{Anonymous, ApiServer, TestCluster};
+/// use dogwatch::{Api, Client, Config};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let builder = ApiServer::builder().token("secret").anonymous(Anonymous::Refused);
+/// let cluster = TestCluster::start(builder).await?;
+/// // The client of the cluster has the token; this one has no credentials.
+/// let stranger = Client::new(Config::new(cluster.server().url().parse()?))?;
+/// let error = Api::<Secret>::all(stranger).get("any").await.unwrap_err();
+/// assert!(error.is_unauthorized());
+/// # Ok(())
+/// # }
+/// ```
+#[doc(inline)]
+pub use dogwatch_apiserver::Anonymous;
+
+/// ```
+/// use dogwatch::config::Impersonation;
+/// use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
+/// use dogwatch::testing::{Anonymous, ApiServer, AuthorizationMode, TestCluster};
+/// use dogwatch::{Api, Error};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let builder = ApiServer::builder().in_process().authorization(AuthorizationMode::Rbac);
+/// // Requests of the test itself are the administrator's, which may impersonate others.
+/// let cluster = TestCluster::start(builder.anonymous(Anonymous::Admin)).await?;
+/// let bob = Impersonation { user: Some("bob".to_owned()), ..Default::default() };
+/// let maps = Api::<ConfigMap>::default_namespaced(cluster.client().acting_as(bob));
+/// let error: Error = maps.get("settings").await.unwrap_err();
+/// assert!(error.is_forbidden(), "no role permits it");
+/// # Ok(())
+/// # }
+/// ```
+#[doc(inline)]
+pub use dogwatch_apiserver::AuthorizationMode;
+
+/// ```
+/// use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
+/// use dogwatch::testing::{ApiServer, AuthorizationMode, TestCluster, User};
+/// use dogwatch::{Api, Client, Config};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let bob = User::named("bob", &["developers"]);
+/// let builder = ApiServer::builder().token("admin").token_of("token-of-bob", bob);
+/// let cluster = TestCluster::start(builder.authorization(AuthorizationMode::Rbac)).await?;
+/// let mut config = Config::new(cluster.server().url().parse()?);
+/// config.auth.token = Some("token-of-bob".into());
+/// let maps = Api::<ConfigMap>::default_namespaced(Client::new(config)?);
+/// let error = maps.get("settings").await.unwrap_err();
+/// assert!(error.to_string().contains("bob"), "{error}");
+/// # Ok(())
+/// # }
+/// ```
+#[doc(inline)]
+pub use dogwatch_apiserver::User;
 pub use dogwatch_simulator as simulator;
 
 /// A server in this process with a [controller manager](ControllerManager), and a client for it.
 ///
-/// Dropping it ends the server and every request to it. Fault rules do not apply to the manager, and
-/// the request log omits it.
+/// Dropping it ends the server and every request to it. Fault rules do not apply to the manager,
+/// and the request log omits it.
 ///
 /// ```
 /// use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
@@ -136,8 +196,8 @@ impl TestCluster {
         Self::new(server).map_err(TestClusterError::Client)
     }
 
-    /// Starts a controller manager. It need not be ready for the cluster to be used: it also handles
-    /// what happened before.
+    /// Starts a controller manager. It need not be ready for the cluster to be used: it also
+    /// handles what happened before.
     fn managed(mut self) -> Self {
         let service = self.server.component_service("kube-controller-manager");
         let client = Client::from_service(self.client.server().clone(), "default", service);

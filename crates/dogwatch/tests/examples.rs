@@ -108,8 +108,11 @@ async fn every_example_prints_what_it_should() {
 impl Run {
     /// False for an example whose feature is off; `cargo test --workspace` has all of them on.
     fn is_built(&self) -> bool {
-        let optional =
-            [("07_pods_by_node", cfg!(feature = "derive")), ("12_live_page", cfg!(feature = "diagnostics"))];
+        let optional = [
+            ("05_test_with_a_fork", cfg!(feature = "testing")),
+            ("07_pods_by_node", cfg!(feature = "derive")),
+            ("12_live_page", cfg!(all(feature = "diagnostics", feature = "testing"))),
+        ];
         optional.iter().all(|(example, is_on)| *example != self.example || *is_on)
     }
 

@@ -27,22 +27,22 @@
 //! ```
 //!
 //! **Ports.** `kubernetes:///greeter.shop:grpc` names a port of the EndpointSlices, and
-//! `kubernetes:///greeter.shop:80` the number of a port of the Service, or of the pods if the Service
-//! cannot be read. Without a port, pods with several ports are called at the first port of the Service.
-//! See [`Target`].
+//! `kubernetes:///greeter.shop:80` the number of a port of the Service, or of the pods if the
+//! Service cannot be read. Without a port, pods with several ports are called at the first port of
+//! the Service. See [`Target`].
 //!
 //! **Topology.** A caller that knows its node or zone follows the hints of the slices, for all
 //! endpoints of a service or for none; one that knows its node also follows
 //! `internalTrafficPolicy: Local`. [`channel`](fn@channel) reads the location from the environment.
 //! See [`Topology`].
 //!
-//! **Waiting.** A call waits for an endpoint for a limited time, or for one second if waiting does not
-//! help. With [`WaitForReady`] it waits until its deadline.
+//! **Waiting.** A call waits for an endpoint for a limited time, or for one second if waiting does
+//! not help. With [`WaitForReady`] it waits until its deadline.
 //!
-//! **Permissions.** The verbs list and watch for EndpointSlices (`discovery.k8s.io`) in the namespaces
-//! of the targets, or for Endpoints instead; and for Services, to find ports by number, the first of
-//! several ports and local traffic policies, and to explain why there are no endpoints. Without those
-//! for Services, everything else works. See [`Resolver`].
+//! **Permissions.** The verbs list and watch for EndpointSlices (`discovery.k8s.io`) in the
+//! namespaces of the targets, or for Endpoints instead; and for Services, to find ports by number,
+//! the first of several ports and local traffic policies, and to explain why there are no
+//! endpoints. Without those for Services, everything else works. See [`Resolver`].
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

@@ -287,6 +287,11 @@ enum Source {
 impl EndpointWatch {
     /// Creates a watch of endpoints that come from elsewhere than a cluster: a test, a file,
     /// another registry. The sender must keep the invariants of [`EndpointSet`].
+    ///
+    /// The source keeps the sender of a tokio channel, as for
+    /// [`KubeChannel::from_endpoints`](crate::KubeChannel::from_endpoints). This type is not such a
+    /// receiver itself, because it also knows the reason for missing endpoints and can ask its
+    /// source again.
     pub fn of(mut receiver: watch::Receiver<Arc<EndpointSet>>) -> Self {
         receiver.mark_changed();
         Self { receiver, source: Source::Other }
@@ -316,6 +321,10 @@ impl EndpointWatch {
     /// Returns the next set that this watch has not yet returned here or from [`Self::known`]: at
     /// first the current one, then every change, or the newest of several. Returns `None` if there
     /// will be no more.
+    ///
+    /// It returns the set, where [`HealthWatch::changed`](dogwatch_informer::HealthWatch::changed)
+    /// returns only if there was a change, since a set is one shared pointer and every reader wants
+    /// it.
     ///
     /// # Cancel safety
     ///

@@ -90,8 +90,9 @@ struct Key {
 }
 
 impl Members {
-    /// Forgets informers that no caller holds, and returns the others. They must be dropped after the lock:
-    /// if a caller drops the last handle meanwhile, so are the handlers, which are the caller's code.
+    /// Forgets informers that no caller holds, and returns the others. They must be dropped after
+    /// the lock: if a caller drops the last handle meanwhile, so are the handlers, which are the
+    /// caller's code.
     fn held(&mut self) -> Vec<Box<dyn AnyInformer>> {
         let mut held = Vec::new();
         self.informers.retain(|_, it| {

@@ -160,6 +160,32 @@ pub struct Problem {
 }
 
 /// The kind of a [`Problem`].
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{ProblemKind, SharedInformer};
+/// use k8s_openapi::api::core::v1::Secret;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// # let reads = dogwatch_apiserver::faults::Rule::on("list").or("watch");
+/// # server.faults().rule(reads.refuse(403));
+/// let secrets = SharedInformer::new(Api::<Secret>::all(client));
+/// secrets.start();
+/// let mut watch = secrets.health_watch();
+/// let health = watch.wait_for(|it| it.problem.is_some()).await.expect("the informer runs");
+/// let advice = match health.problem.map(|it| it.kind) {
+///     Some(ProblemKind::Forbidden) => "bind a role that permits `list` and `watch` of secrets",
+///     Some(ProblemKind::Unauthorized) => "check the token",
+///     _ => "check that the server runs",
+/// };
+/// assert!(advice.contains("role"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProblemKind {

@@ -90,6 +90,9 @@ impl HealthWatch {
     ///
     /// Versions and times of events do not wake the caller. Changes before the call count as one.
     /// Returns false when the reflector or informer has ended and there will be no more changes.
+    /// The health itself is read with [`Self::get`], since it is assembled from all namespaces and
+    /// a reader that only counts changes does not pay for it. Each change of the *objects* matters,
+    /// so those are a stream: [`Changes`](crate::Changes).
     ///
     /// # Cancel safety
     /// The future may be dropped at any time: the next call reports a change that it did not

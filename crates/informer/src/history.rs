@@ -87,6 +87,26 @@ pub enum RelistReason {
 }
 
 /// The watches of an informer.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// maps.start();
+/// maps.synced().await?;
+/// let watches = maps.stats().watches;
+/// assert!(watches.interrupted <= watches.requested);
+/// assert_eq!(watches.last_interruption, None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct WatchStats {
@@ -99,6 +119,29 @@ pub struct WatchStats {
 }
 
 /// A watch that ended before its timeout.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{Interruption, SharedInformer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// fn describe(it: &Interruption) -> String {
+///     format!("{} seconds ago: {}", it.at.elapsed().as_secs(), it.message)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// maps.start();
+/// maps.synced().await?;
+/// let last = maps.stats().watches.last_interruption.as_ref().map(describe);
+/// assert_eq!(last, None, "the server works");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Interruption {

@@ -29,9 +29,9 @@
 //! # }
 //! ```
 //!
-//! [`SharedInformer`] is the entry point. [`Store`] and [`Lister`] read its cache, an [`EventHandler`],
-//! closures or a stream receive its changes, [`Health`] says what keeps it from being synced, and an
-//! [`InformerFactory`] shares it within a program.
+//! [`SharedInformer`] is the entry point. [`Store`] and [`Lister`] read its cache, an
+//! [`EventHandler`], closures or a stream receive its changes, [`Health`] says what keeps it from
+//! being synced, and an [`InformerFactory`] shares it within a program.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

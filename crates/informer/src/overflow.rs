@@ -1,4 +1,5 @@
-//! The policy for a handler that is slower than the changes, and the measure of how far it is behind.
+//! The policy for a handler that is slower than the changes, and the measure of how far it is
+//! behind.
 
 use std::time::Duration;
 

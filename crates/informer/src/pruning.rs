@@ -7,8 +7,8 @@ pub(crate) const FIRST_PRUNING: usize = 16;
 
 /// The decision when to look for entries of a list that have ended.
 ///
-/// Looking whenever one is added would make adding `n` entries cost `n²`. So it is done when the list
-/// has twice as many as the last look left, and each entry is looked at twice on average.
+/// Looking whenever one is added would make adding `n` entries cost `n²`. So it is done when the
+/// list has twice as many as the last look left, and each entry is looked at twice on average.
 #[derive(Debug)]
 pub(crate) struct Pruning {
     /// The length at which to look next.

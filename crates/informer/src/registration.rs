@@ -81,8 +81,8 @@ impl HandlerOptions {
     }
 
     /// Delivers every object again at this interval, as an update in which nothing changed. The
-    /// shortest interval is one second; zero disables resyncs, as in client-go. A resync is skipped while the handler has not finished the
-    /// one before. Defaults to the informer's interval.
+    /// shortest interval is one second; zero disables resyncs, as in client-go. A resync is skipped
+    /// while the handler has not finished the one before. Defaults to the informer's interval.
     #[must_use]
     pub fn resync_every(mut self, period: Duration) -> Self {
         self.resync_every = Some(resync_period(period).unwrap_or_default());
@@ -154,7 +154,8 @@ pub struct HandlerEnded {
     handler: String,
 }
 
-/// A [`Registration`] that removes its handler when it is dropped, as [`Registration::remove`] does.
+/// A [`Registration`] that removes its handler when it is dropped, as [`Registration::remove`]
+/// does.
 ///
 /// ```
 /// use dogwatch_client::{Api, Client};

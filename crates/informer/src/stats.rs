@@ -64,6 +64,34 @@ pub struct InformerStats {
 }
 
 /// The numbers of a handler or a stream of changes at one moment.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{HandlerStats, SharedInformer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// /// Returns true for a handler that takes too long for its changes.
+/// fn is_slow(handler: &HandlerStats) -> bool {
+///     handler.oldest.is_some_and(|it| it > Duration::from_secs(60))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// let _changes = maps.changes()?;
+/// maps.start();
+/// maps.synced().await?;
+/// let handlers = maps.stats().handlers;
+/// assert_eq!(handlers.len(), 1);
+/// assert!(!handlers.iter().any(is_slow));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandlerStats {

@@ -86,8 +86,8 @@ pub(crate) struct HandlerContext {
     pub(crate) resync_every: Option<Duration>,
     /// Names for handlers that have none.
     numbers: NumberAllocator,
-    /// The mailboxes of the handlers, for diagnostics. Those that have ended are dropped from time to
-    /// time.
+    /// The mailboxes of the handlers, for diagnostics. Those that have ended are dropped from time
+    /// to time.
     mailboxes: Mutex<Mailboxes>,
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct Tls {
     digest: Mutex<[u8; 32]>,
 }
 
-/// What the next handshake uses.
+/// The settings of the next handshake.
 struct Current {
     config: Arc<ServerConfig>,
     /// Verifies the certificates of clients; `None` if none are accepted.

@@ -31,6 +31,18 @@ impl fmt::Debug for Health {
 }
 
 /// The health of one component.
+///
+/// ```
+/// use dogwatch_simulator::{ComponentHealth, Health};
+///
+/// /// Returns true for a component that needs a look at the logs.
+/// fn is_suspicious(it: &ComponentHealth) -> bool {
+///     it.down.is_some() || it.panics > 0
+/// }
+///
+/// let health = Health::default();
+/// assert!(!health.components().values().any(is_suspicious));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ComponentHealth {

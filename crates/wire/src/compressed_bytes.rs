@@ -40,8 +40,8 @@ impl BytesCompressor {
         Self { training: Mutex::new(Training::new()) }
     }
 
-    /// Compresses bytes; `None` if there is no dictionary yet, or if they hardly become smaller. Calls
-    /// from several threads happen one after the other.
+    /// Compresses bytes; `None` if there is no dictionary yet, or if they hardly become smaller.
+    /// Calls from several threads happen one after the other.
     pub fn compress(&self, bytes: &[u8]) -> Option<CompressedBytes> {
         let (bytes, dictionary) = self.training.lock().compress(bytes)?;
         Some(CompressedBytes { bytes: bytes.into_boxed_slice(), dictionary })

@@ -47,8 +47,8 @@ impl Training {
         Self::Collecting { samples: Vec::new(), sizes: Vec::new() }
     }
 
-    /// Compresses the bytes of an object, or learns from them. Returns `None` if they are to be kept
-    /// as they are.
+    /// Compresses the bytes of an object, or learns from them. Returns `None` if they are to be
+    /// kept as they are.
     pub(crate) fn compress(&mut self, object: &[u8]) -> Option<(Vec<u8>, Arc<Dictionary>)> {
         if let Self::Collecting { samples, sizes } = self {
             let sample = &object[..object.len().min(LARGEST_SAMPLE)];

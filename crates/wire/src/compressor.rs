@@ -5,13 +5,14 @@ use parking_lot::Mutex;
 use crate::compression::Training;
 use crate::packed::Packed;
 
-/// Compresses the packed objects of one kind with zstd, with a dictionary of what they have in common.
+/// Compresses the packed objects of one kind with zstd, with a dictionary of what they have in
+/// common.
 ///
 /// The first 256 objects train the dictionary, which takes a fraction of a second, and stay as they
 /// are. Later objects are compressed one by one; one that hardly becomes smaller stays as it is.
 /// Compression makes caches of similar objects several times smaller, and reading them slower: each
-/// [`Packed::get`] and [`Packed::view`] decompresses the object, but not the key, the version or the
-/// labels.
+/// [`Packed::get`] and [`Packed::view`] decompresses the object, but not the key, the version or
+/// the labels.
 ///
 /// Used as the transform of an informer. Objects may be passed from several threads; they are
 /// compressed one after the other.

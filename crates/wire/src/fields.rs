@@ -19,9 +19,10 @@ impl Fields {
         self
     }
 
-    /// Rejects an object in protobuf with a field that this crate does not know, in a part of it that
-    /// is decoded: see [`UndecodableItem::is_unknown_field`](crate::UndecodableItem::is_unknown_field).
-    /// Such a field has no name, so no type can receive it. By default it is skipped, as in Go.
+    /// Rejects an object in protobuf with a field that this crate does not know, in a part of it
+    /// that is decoded: see
+    /// [`UndecodableItem::is_unknown_field`](crate::UndecodableItem::is_unknown_field). Such a
+    /// field has no name, so no type can receive it. By default it is skipped, as in Go.
     #[must_use]
     pub fn reject_unknown(mut self) -> Self {
         self.known_only = true;

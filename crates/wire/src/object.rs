@@ -37,9 +37,9 @@ pub fn from_protobuf<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result
 /// Decodes a body that is one object in the way of a seed: protobuf if it starts with
 /// [`Envelope::MAGIC`](crate::Envelope::MAGIC), or else JSON.
 ///
-/// For readers that know only at run time which parts they need. What the seed ignores is skipped, as
-/// for [`from_slice`] and [`from_protobuf`]. The seed may be used twice, for a message whose fields are
-/// not in the order in which they can be read.
+/// For readers that know only at run time which parts they need. What the seed ignores is skipped,
+/// as for [`from_slice`] and [`from_protobuf`]. The seed may be used twice, for a message whose
+/// fields are not in the order in which they can be read.
 ///
 /// # Errors
 /// As [`from_slice`] and [`from_protobuf`].
@@ -60,8 +60,8 @@ where
     body::decode_with(body, fields, seed)
 }
 
-/// Returns a body that is one object, in protobuf or in JSON, with another resource version. Everything
-/// else in it stays as it is, also fields that this crate does not know.
+/// Returns a body that is one object, in protobuf or in JSON, with another resource version.
+/// Everything else in it stays as it is, also fields that this crate does not know.
 ///
 /// # Errors
 /// Returns an error if the body is malformed, or, in JSON, if its metadata has no resource version.
@@ -101,8 +101,8 @@ pub fn to_vec<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, serde_json::
 ///
 /// # Errors
 /// Returns an error if the kind has no protobuf encoding, if a value does not have the type of its
-/// field, or if protobuf has no such field, as for types of other versions of Kubernetes than 1.36 and
-/// 1.37: it would be lost.
+/// field, or if protobuf has no such field, as for types of other versions of Kubernetes than 1.36
+/// and 1.37: it would be lost.
 ///
 /// ```
 /// use dogwatch_wire::{Fields, from_protobuf, to_protobuf};
@@ -118,12 +118,12 @@ pub fn to_protobuf<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, EncodeE
     protobuf::encode(&serde_json::to_value(object).map_err(EncodeError::new)?, true)
 }
 
-/// Encodes the JSON value of an object of a built-in kind as protobuf. Fields that the kind does not
-/// have in protobuf are left out.
+/// Encodes the JSON value of an object of a built-in kind as protobuf. Fields that the kind does
+/// not have in protobuf are left out.
 ///
 /// # Errors
-/// Returns an error if the kind has no protobuf encoding, or if a value does not have the type of its
-/// field.
+/// Returns an error if the kind has no protobuf encoding, or if a value does not have the type of
+/// its field.
 pub fn value_to_protobuf(object: &Value) -> Result<Vec<u8>, EncodeError> {
     protobuf::encode(object, false)
 }

@@ -23,14 +23,14 @@ use crate::reader::PACKED;
 /// A whole object, held as the bytes that the server sent, and decoded when it is read.
 ///
 /// A typed pod takes many times the memory of its encoding. A cache of packed objects holds the
-/// encodings instead: protobuf for built-in kinds, JSON for others, without managed fields unless the
-/// reader of the API keeps them. [`Self::get`] decodes the object, and [`Self::view`] a part of it
-/// without the rest. Key, uid, version and labels are read without decoding.
+/// encodings instead: protobuf for built-in kinds, JSON for others, without managed fields unless
+/// the reader of the API keeps them. [`Self::get`] decodes the object, and [`Self::view`] a part of
+/// it without the rest. Key, uid, version and labels are read without decoding.
 ///
 /// It is a payload like any other: `Api<Packed<Pod>>` and `SharedInformer<Packed<Pod>>` read pods.
 ///
-/// Its structure has been checked, but not whether it matches `K`: an object that does not is stored,
-/// and [`Self::get`] returns the error.
+/// Its structure has been checked, but not whether it matches `K`: an object that does not is
+/// stored, and [`Self::get`] returns the error.
 ///
 /// With the feature `zstd`, a `Compressor` makes packed objects several times smaller.
 ///
@@ -270,8 +270,8 @@ impl<K> fmt::Debug for Packed<K> {
     }
 }
 
-/// Decodes from any encoding. The readers of this crate keep the encoding of the server; from others,
-/// the object is kept as JSON.
+/// Decodes from any encoding. The readers of this crate keep the encoding of the server; from
+/// others, the object is kept as JSON.
 impl<'de, K> Deserialize<'de> for Packed<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct PackedVisitor<K>(PhantomData<fn() -> K>);

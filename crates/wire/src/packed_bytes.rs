@@ -1,5 +1,5 @@
-//! The bytes of a packed object: its metadata, which can be borrowed, and the rest in the encoding in
-//! which the server sent it.
+//! The bytes of a packed object: its metadata, which can be borrowed, and the rest in the encoding
+//! in which the server sent it.
 //!
 //! ```text
 //! flags │ message number │ API version, kind │ header │ body

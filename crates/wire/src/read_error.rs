@@ -64,7 +64,8 @@ impl ReadError {
         self
     }
 
-    /// Returns the path of the value, such as `spec.containers[0].image`; empty for the whole object.
+    /// Returns the path of the value, such as `spec.containers[0].image`; empty for the whole
+    /// object.
     pub(crate) fn path(&self) -> String {
         let mut path = String::new();
         for segment in self.0.path.iter().rev() {

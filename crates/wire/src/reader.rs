@@ -326,9 +326,9 @@ impl<'de> Reader<'de> {
     }
 }
 
-/// Returns a key, unless serde_json's values give it a meaning: with the feature `raw_value`, which any
-/// crate of a program may enable, they parse the text of that key as JSON again, with a depth limit of
-/// its own, and nested texts overflow the stack. No object of Kubernetes has such keys.
+/// Returns a key, unless serde_json's values give it a meaning: with the feature `raw_value`, which
+/// any crate of a program may enable, they parse the text of that key as JSON again, with a depth
+/// limit of its own, and nested texts overflow the stack. No object of Kubernetes has such keys.
 fn checked<'de, 's>(key: Text<'de, 's>) -> Result<Text<'de, 's>, ReadError> {
     match key.as_str().starts_with("$serde_json::private::") {
         true => Err(ReadError::new("a key that is reserved by serde_json", None)),

@@ -36,9 +36,9 @@
 //!
 //! From the bottom up: [`limiter`] decides how long a key waits; `entries`, `ready`, `delays` and
 //! `note_slots` hold the keys, their order, their deadlines and their [notes](Note); `state` is the
-//! state machine built on them, without a clock, a lock or a task; `waiters` are the tasks that wait;
-//! `shared_queue` puts a lock around both; [`Item`], [`Take`] and [`WorkQueue`] are the public API.
-//! [`parallelize_until`] is independent of the queue.
+//! state machine built on them, without a clock, a lock or a task; `waiters` are the tasks that
+//! wait; `shared_queue` puts a lock around both; [`Item`], [`Take`] and [`WorkQueue`] are the
+//! public API. [`parallelize_until`] is independent of the queue.
 //!
 //! # If you come from client-go
 //!

@@ -1,8 +1,8 @@
 //! The notes of the keys in a queue, by the id of their entry.
 //!
-//! Fed and read by [`crate::state`], which knows whether a key has outstanding work or a delay. They
-//! are apart from [`crate::entries`], so that a queue without notes has entries of the same size and
-//! does no work for notes: for a type without a size, every function here is empty.
+//! Fed and read by [`crate::state`], which knows whether a key has outstanding work or a delay.
+//! They are apart from [`crate::entries`], so that a queue without notes has entries of the same
+//! size and does no work for notes: for a type without a size, every function here is empty.
 
 use std::mem::{needs_drop, size_of, swap, take};
 

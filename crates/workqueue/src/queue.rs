@@ -24,7 +24,8 @@ const METRICS_PERIOD: Duration = Duration::from_millis(500);
 /// - A key is never held by two workers. If it is added while a worker holds it, it is handed out
 ///   again after that.
 /// - Higher priorities come first, but lower ones never starve; within a priority, keys are taken
-///   in the order in which they were added, or groups of them in turns ([`WorkQueueBuilder::fair_by`]).
+///   in the order in which they were added, or groups of them in turns
+///   ([`WorkQueueBuilder::fair_by`]).
 /// - Adding never waits or blocks: a queue is bounded by the number of distinct keys.
 /// - There is no background task. The tasks that wait in [`take`](Self::take) also wait for the
 ///   delays; while none does, the next add, take or [`len`](Self::len) finds the delayed keys that
@@ -152,8 +153,8 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, N: Note> WorkQueue<K, N> {
         self.replace_after_with_note(key, delay, N::default());
     }
 
-    /// Like [`replace_after`](Self::replace_after), with a note, which replaces that of the existing
-    /// delay.
+    /// Like [`replace_after`](Self::replace_after), with a note, which replaces that of the
+    /// existing delay.
     pub fn replace_after_with_note(&self, key: K, delay: Duration, note: N) {
         self.shared.delay(key, delay, 0, note, true);
     }

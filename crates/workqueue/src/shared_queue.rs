@@ -1,9 +1,9 @@
 //! The queue that handles, items and waiting tasks share: the state machine and the waiters, behind
 //! one lock.
 //!
-//! All public methods call in here. It wakes tasks and drops keys and notes only after it has released the
-//! lock, and it reads the clock only if a delay or a metric needs it. It owns no task: a task that
-//! waits in [`SharedQueue::poll_take`] keeps the timer.
+//! All public methods call in here. It wakes tasks and drops keys and notes only after it has
+//! released the lock, and it reads the clock only if a delay or a metric needs it. It owns no task:
+//! a task that waits in [`SharedQueue::poll_take`] keeps the timer.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -318,8 +318,8 @@ impl<K: Eq + Hash + Clone, N: Note> SharedQueue<K, N> {
         inner.state.advance(if now == 0 { self.clock.now() } else { now })
     }
 
-    /// Releases the lock, and then wakes tasks, updates metrics and drops unneeded notes. `new` is the number of keys
-    /// that have outstanding work now and had none before.
+    /// Releases the lock, and then wakes tasks, updates metrics and drops unneeded notes. `new` is
+    /// the number of keys that have outstanding work now and had none before.
     #[inline]
     fn release(&self, mut inner: Locked<'_, Inner<K, N>>, wakes: Wakes, new: u64) {
         let discarded = inner.state.take_discarded_notes();

@@ -41,7 +41,8 @@ pub(crate) struct QueueState<K, N = ()> {
     /// Present in queues with metrics.
     measured: Option<Box<HeldTimes>>,
     delays: Delays,
-    /// True if a key has at most one outstanding add: see [`crate::WorkQueueBuilder::earliest_wins`].
+    /// True if a key has at most one outstanding add: see
+    /// [`crate::WorkQueueBuilder::earliest_wins`].
     earliest_wins: bool,
     stopping: bool,
 }

@@ -106,7 +106,8 @@ async fn the_manager_acts_on_rewritten_services_and_the_stored_ones_stay_as_they
     let hidden = fixture.ingresses.get_opt("internal").await.expect("a response");
     assert_eq!(hidden, None, "it does not exist for the manager");
 
-    // Without the labels, no rule is for these Services: the watch of the manager shows them as stored.
+    // Without the labels, no rule is for these Services: the watch of the manager shows them as
+    // stored.
     fixture.remove_label("web", "rewrite").await;
     fixture.until("web", "shop.test").await;
     fixture.remove_label("internal", "staging").await;

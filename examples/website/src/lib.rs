@@ -1,5 +1,5 @@
-//! An operator that publishes websites. Every `Website` gets a ConfigMap with its page, and an entry
-//! in an index of all sites.
+//! An operator that publishes websites. Every `Website` gets a ConfigMap with its page, and an
+//! entry in an index of all sites.
 
 use std::sync::Arc;
 

@@ -14,8 +14,8 @@ use website::{Website, WebsiteSpec};
 
 const NAMESPACE: &str = "website-operator";
 
-/// Starts a cluster that enforces roles, with the manifests of the operator. Returns a client with the
-/// permissions of its service account.
+/// Starts a cluster that enforces roles, with the manifests of the operator. Returns a client with
+/// the permissions of its service account.
 async fn installed() -> anyhow::Result<(TestCluster, Client)> {
     let builder = ApiServer::builder().in_process().seed(7);
     // Requests of the test itself are the administrator's, which may impersonate others.

@@ -1,8 +1,9 @@
-//! The chapters of the book as documentation, so that `cargo test --doc` compiles and runs their code.
+//! The chapters of the book as documentation, so that `cargo test --doc` compiles and runs their
+//! code.
 //!
-//! Blocks that show a file of the repository are not tested here: `xtask/tests/house/book.rs` checks
-//! that they are equal to the file, which is compiled and tested in its own crate. That test also
-//! checks that every chapter with other blocks of Rust is named here.
+//! Blocks that show a file of the repository are not tested here: `xtask/tests/house/book.rs`
+//! checks that they are equal to the file, which is compiled and tested in its own crate. That test
+//! also checks that every chapter with other blocks of Rust is named here.
 
 /// Includes one chapter, in doctests only.
 macro_rules! chapter {

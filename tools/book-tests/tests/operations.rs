@@ -1,5 +1,5 @@
-//! The chapter on operations, compared with a running operator: the labels of its metrics, its probes,
-//! and the settings of its Deployment.
+//! The chapter on operations, compared with a running operator: the labels of its metrics, its
+//! probes, and the settings of its Deployment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

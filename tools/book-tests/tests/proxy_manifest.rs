@@ -1,5 +1,5 @@
-//! The proxy as the service account of its manifest, on a server that enforces roles: it answers from
-//! memory for callers who may read, and does nothing that its role does not permit.
+//! The proxy as the service account of its manifest, on a server that enforces roles: it answers
+//! from memory for callers who may read, and does nothing that its role does not permit.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

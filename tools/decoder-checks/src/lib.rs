@@ -1,7 +1,8 @@
 //! Properties of the decoders that hold for every input, however malformed.
 //!
-//! `cargo +nightly fuzz run json` and `cargo +nightly fuzz run protobuf` look for inputs that violate
-//! them (see CONTRIBUTING.md); the tests of this crate check them for the inputs in `corpus`.
+//! `cargo +nightly fuzz run json` and `cargo +nightly fuzz run protobuf` look for inputs that
+//! violate them (see CONTRIBUTING.md); the tests of this crate check them for the inputs in
+//! `corpus`.
 
 use dogwatch_wire::{
     Fields, ListDecoder, Packed, UndecodableItem, WatchDecoder, from_protobuf, from_slice, to_protobuf,

@@ -19,9 +19,9 @@ use crate::service::{Handler, HandlerService};
 
 /// A server with one handler. Dropping it ends it.
 ///
-/// [`start`](Self::start) and the functions next to it give the server a runtime of its own, so that
-/// it can be killed or frozen like a process. [`on_current_runtime`](Self::on_current_runtime) needs
-/// no thread per server, for hundreds of them or to measure calls; such a server can only be
+/// [`start`](Self::start) and the functions next to it give the server a runtime of its own, so
+/// that it can be killed or frozen like a process. [`on_current_runtime`](Self::on_current_runtime)
+/// needs no thread per server, for hundreds of them or to measure calls; such a server can only be
 /// terminated.
 #[derive(Debug)]
 pub struct Pod<H> {
@@ -96,8 +96,8 @@ impl<H: Handler + Default> Pod<H> {
         pod
     }
 
-    /// Starts a pod on the current runtime, at all of these listeners: a thousand endpoints cost only
-    /// a listener each.
+    /// Starts a pod on the current runtime, at all of these listeners: a thousand endpoints cost
+    /// only a listener each.
     ///
     /// # Errors
     /// If there is no listener, or one cannot be registered with the runtime.
@@ -135,8 +135,8 @@ impl<H> Pod<H> {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Acts as on SIGTERM: refuses new connections, sends GOAWAY on open ones, and finishes calls in
-    /// flight.
+    /// Acts as on SIGTERM: refuses new connections, sends GOAWAY on open ones, and finishes calls
+    /// in flight.
     pub fn terminate(&mut self) {
         self.running = None;
     }

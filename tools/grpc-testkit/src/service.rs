@@ -37,8 +37,8 @@ pub enum MethodKind {
 /// The methods of a service, at most one implementation for each kind. All requests and responses
 /// have the same type.
 ///
-/// A method that [`METHODS`](Self::METHODS) does not name, or that has no implementation, fails with
-/// `UNIMPLEMENTED`.
+/// A method that [`METHODS`](Self::METHODS) does not name, or that has no implementation, fails
+/// with `UNIMPLEMENTED`.
 pub trait Handler: Debug + Send + Sync + Sized + 'static {
     /// The name of the service with its package, as in `test.Echo`.
     const NAME: &'static str;

@@ -1,5 +1,6 @@
 //! dogwatch together with other programs: `cargo xtask kubectl`, `original-controllers`,
-//! `controller-runtime`, `e2e`, `browser`, `live-page`, `follow` and `soak grpc` start this program.
+//! `controller-runtime`, `e2e`, `browser`, `live-page`, `follow` and `soak grpc` start this
+//! program.
 //!
 //! Each task is a directory below. This file only parses the command line.
 

@@ -23,9 +23,9 @@ pub(crate) struct Options {
     check: bool,
 }
 
-/// A generated file: its path in `crates`, and its content. A file whose path ends in `.gz` is compressed.
-/// Compressed files are compared by their content, since another version of gzip may produce other
-/// bytes.
+/// A generated file: its path in `crates`, and its content. A file whose path ends in `.gz` is
+/// compressed. Compressed files are compared by their content, since another version of gzip may
+/// produce other bytes.
 type Table = (&'static str, String);
 
 /// Writes the tables, or checks them.

@@ -1,13 +1,10 @@
-//! The rules for the book in `docs/book`: its table of contents is complete, its links lead somewhere,
-//! its code is checked, and its lines are short.
+//! The rules for the book in `docs/book`: its table of contents is complete, its links lead
+//! somewhere, and its code is checked.
 //!
 //! It works on texts that the caller has read.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
-
-/// The maximum number of columns of a line of prose. Tables and code are not prose.
-const COLUMNS: usize = 100;
 
 /// The beginning of the line before a code block that shows a file of the repository.
 const FILE_MARK: &str = "<!-- file: ";
@@ -29,9 +26,9 @@ struct Block<'a> {
     code: String,
 }
 
-/// Returns the chapters that a list does not name, and the names in it without a chapter. The list is
-/// the table of contents, or the source that includes the chapters as documentation; both name files
-/// between parentheses or quotes.
+/// Returns the chapters that a list does not name, and the names in it without a chapter. The list
+/// is the table of contents, or the source that includes the chapters as documentation; both name
+/// files between parentheses or quotes.
 pub(crate) fn unlisted(chapters: &[Chapter<'_>], list: &str, list_name: &str) -> Vec<String> {
     let named: BTreeSet<_> = list.split(['(', ')', '"']).filter(|it| is_chapter_name(it)).collect();
     let existing: BTreeSet<_> = chapters.iter().filter_map(|it| it.path.file_name()?.to_str()).collect();
@@ -46,8 +43,8 @@ pub(crate) fn has_doctests(chapter: &Chapter<'_>) -> bool {
     blocks(chapter.text).iter().any(|it| it.info.starts_with("rust") && it.file.is_none())
 }
 
-/// Returns the relative links of a chapter that lead nowhere: to a file that does not exist, or to a
-/// heading that its chapter does not have.
+/// Returns the relative links of a chapter that lead nowhere: to a file that does not exist, or to
+/// a heading that its chapter does not have.
 pub(crate) fn broken_links(
     chapter: Chapter<'_>,
     chapters: &[Chapter<'_>],
@@ -73,8 +70,9 @@ pub(crate) fn broken_links(
     broken
 }
 
-/// Returns the code blocks of a chapter that no test checks: blocks of Rust that are ignored without a
-/// file, and blocks that differ from their file. `read` returns the text of a file of the repository.
+/// Returns the code blocks of a chapter that no test checks: blocks of Rust that are ignored
+/// without a file, and blocks that differ from their file. `read` returns the text of a file of the
+/// repository.
 pub(crate) fn unchecked_code(chapter: Chapter<'_>, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut violations = Vec::new();
     let shown = chapter.path.display();
@@ -97,14 +95,6 @@ pub(crate) fn unchecked_code(chapter: Chapter<'_>, read: impl Fn(&str) -> Option
         }
     }
     violations
-}
-
-/// Returns the lines of prose that are too long.
-pub(crate) fn long_lines(chapter: Chapter<'_>) -> Vec<String> {
-    let prose = prose_lines(chapter.text).filter(|(_, line)| !line.starts_with('|'));
-    let long = prose.filter(|(_, line)| line.chars().count() > COLUMNS);
-    long.map(|(number, _)| format!("{}:{number}: more than {COLUMNS} columns", chapter.path.display()))
-        .collect()
 }
 
 fn is_chapter_name(text: &str) -> bool {
@@ -224,15 +214,5 @@ mod tests {
         assert!(has_doctests(&chapter("a.md", "```rust,no_run\nfn a() {}\n```\n")));
         assert!(!has_doctests(&chapter("a.md", "<!-- file: a.rs -->\n```rust,ignore\nfn a() {}\n```\n")));
         assert!(!has_doctests(&chapter("a.md", "```sh\nls\n```\n")));
-    }
-
-    #[test]
-    fn only_prose_has_to_be_short() {
-        let long = "x".repeat(COLUMNS + 1);
-        assert_eq!(long_lines(chapter("a.md", &long)).len(), 1);
-        assert_eq!(
-            long_lines(chapter("a.md", &format!("| {long} |\n```text\n{long}\n```\n"))),
-            [] as [&str; 0]
-        );
     }
 }

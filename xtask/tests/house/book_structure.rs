@@ -1,13 +1,13 @@
-//! Mistakes in the book that mdBook would reject or show differently, found without it: in the table of
-//! contents, in the settings, and text that would be an HTML element or an instruction of a
-//! preprocessor.
+//! Mistakes in the book that mdBook would reject or show differently, found without it: in the
+//! table of contents, in the settings, and text that would be an HTML element or an instruction of
+//! a preprocessor.
 //!
 //! It works on texts that the caller has read.
 
 /// Returns the violations of the grammar of a table of contents.
 ///
-/// It begins with a title. Then come chapters without a number, numbered ones as list items, perhaps
-/// below titles of parts, and again chapters without a number. No chapter is there twice.
+/// It begins with a title. Then come chapters without a number, numbered ones as list items,
+/// perhaps below titles of parts, and again chapters without a number. No chapter is there twice.
 pub(crate) fn contents_violations(text: &str) -> Vec<String> {
     let (mut problems, mut seen) = (Vec::new(), Vec::new());
     let (mut has_numbered, mut has_suffix, mut depth) = (false, false, 0);
@@ -44,8 +44,8 @@ pub(crate) fn contents_violations(text: &str) -> Vec<String> {
     problems
 }
 
-/// Returns the files that the settings name and that do not exist. `exists` takes a path relative to the
-/// folder of the settings.
+/// Returns the files that the settings name and that do not exist. `exists` takes a path relative
+/// to the folder of the settings.
 pub(crate) fn missing_files(settings: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
     let mut missing = Vec::new();
     for line in settings.lines() {

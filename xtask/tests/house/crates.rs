@@ -111,8 +111,8 @@ const UNDER_FACADE: &[&str] = &[
     "dogwatch-derive",
 ];
 
-/// The command uses the facade, the server and the simulator that the facade does not re-export, with
-/// the rules below them, and the example that its demo shows.
+/// The command uses the facade, the server and the simulator that the facade does not re-export,
+/// with the rules below them, and the example that its demo shows.
 const UNDER_CLI: &[&str] = &[
     "dogwatch",
     "dogwatch-apimachinery",

@@ -1,12 +1,12 @@
-//! The table of features in docs/book/src/support.md: every feature of the crate `dogwatch`, and those that
-//! are on by default.
+//! The table of features in docs/book/src/support.md: every feature of the crate `dogwatch`, and
+//! those that are on by default.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Returns the differences between the features of a package in `cargo metadata` and the rows of the
-/// chapter's table, as messages.
+/// Returns the differences between the features of a package in `cargo metadata` and the rows of
+/// the chapter's table, as messages.
 pub(crate) fn violations(package: &Value, chapter: &str) -> Vec<String> {
     let features = features(package);
     let (on, listed) = (on_by_default(&features), listed(chapter));
@@ -49,8 +49,8 @@ fn on_by_default(features: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
     on
 }
 
-/// Returns the features in the rows of the table below its header, and whether their second cell begins
-/// with `yes`.
+/// Returns the features in the rows of the table below its header, and whether their second cell
+/// begins with `yes`.
 fn listed(chapter: &str) -> BTreeMap<String, bool> {
     let rows = chapter.lines().skip_while(|it| !it.starts_with("| feature | default |")).skip(2);
     let row = |line: &str| {

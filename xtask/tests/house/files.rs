@@ -11,6 +11,9 @@ const LONGEST_EXAMPLE: usize = 60;
 /// Names that do not describe the content.
 const EMPTY_NAMES: [&str; 6] = ["util", "utils", "helper", "helpers", "common", "misc"];
 
+/// Names that describe the content only together with another word, as in `frame_parts`.
+const INCOMPLETE_NAMES: [&str; 5] = ["whole", "parts", "words", "look", "others"];
+
 /// Returns the violations in one source file, as messages. `path` is relative to the root of the
 /// repository.
 pub(crate) fn violations(path: &Path, text: &str) -> Vec<String> {
@@ -29,7 +32,8 @@ pub(crate) fn violations(path: &Path, text: &str) -> Vec<String> {
     let names = path.components().map(|it| it.as_os_str().to_string_lossy());
     for name in names {
         let stem = name.strip_suffix(".rs").unwrap_or(&name);
-        if stem.split(['_', '-']).any(|word| EMPTY_NAMES.contains(&word)) {
+        let is_empty = stem.split(['_', '-']).any(|word| EMPTY_NAMES.contains(&word));
+        if is_empty || INCOMPLETE_NAMES.contains(&stem) {
             violations.push(format!("{shown}: `{stem}` does not describe the content"));
         }
     }
@@ -94,7 +98,12 @@ mod tests {
         {
             assert_eq!(found(path, "//! X.\n").len(), 1, "{path}");
         }
-        assert_eq!(found("crates/core/src/utility_rates.rs", "//! X.\n"), [] as [&str; 0]);
+        for name in INCOMPLETE_NAMES {
+            assert_eq!(found(&format!("crates/core/src/{name}.rs"), "//! X.\n").len(), 1, "{name}");
+        }
+        for path in ["crates/core/src/utility_rates.rs", "crates/cli/src/frame_parts.rs"] {
+            assert_eq!(found(path, "//! X.\n"), [] as [&str; 0]);
+        }
     }
 
     #[test]

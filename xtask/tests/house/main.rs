@@ -1,6 +1,6 @@
 //! The rules of this repository, checked on the sources themselves: layers, dependencies, headers,
-//! names, examples, clocks, reproducible seeds, ledgers, rule ids, prose, metrics, metadata for
-//! publication, public items, features, the book.
+//! names, examples, clocks, reproducible seeds, ledgers, rule ids, prose, columns, metrics,
+//! metadata for publication, public items, features, the book.
 //!
 //! They run with `cargo test --workspace`. Each rule is in its own file, with small fixtures of
 //! what it accepts and rejects.
@@ -14,6 +14,7 @@ mod seeds;
 mod ledgers;
 mod rules;
 mod prose;
+mod columns;
 mod metrics;
 mod publishing;
 mod public_items;
@@ -28,6 +29,13 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::crates::{list, text};
+
+/// The maximum length of the description of the architecture, in lines: it is read in one sitting.
+const LONGEST_ARCHITECTURE: usize = 250;
+
+/// Folders with comments that are not wrapped yet.
+const NOT_WRAPPED: [&str; 5] =
+    ["crates/apimachinery", "crates/apiserver", "crates/cli", "crates/proxy", "crates/simulator"];
 
 #[test]
 fn modules_use_only_modules_declared_above_them() {
@@ -137,6 +145,27 @@ fn comments_are_plain_english() {
             let text = std::fs::read_to_string(&file).expect("the file was just listed");
             found.extend(prose::violations(path, &text));
         }
+    }
+    assert_none(&found);
+}
+
+#[test]
+fn prose_ends_at_column_100() {
+    let root = root();
+    let read = |it: &Path| std::fs::read_to_string(it).expect("the file is there");
+    let mut found = Vec::new();
+    for document in ["ARCHITECTURE.md", "CONTRIBUTING.md", "bench/README.md", "conformance/README.md"] {
+        found.extend(columns::long_prose(Path::new(document), &read(&root.join(document))));
+    }
+    for file in sources(&root) {
+        let path = file.strip_prefix(&root).expect("the walk began at the root");
+        if !NOT_WRAPPED.iter().any(|it| path.starts_with(it)) {
+            found.extend(columns::long_comments(path, &read(&file)));
+        }
+    }
+    let lines = read(&root.join("ARCHITECTURE.md")).lines().count();
+    if lines > LONGEST_ARCHITECTURE {
+        found.push(format!("ARCHITECTURE.md has {lines} lines, more than {LONGEST_ARCHITECTURE}"));
     }
     assert_none(&found);
 }
@@ -263,7 +292,7 @@ fn the_book_is_complete_and_its_code_and_links_are_checked() {
     for chapter in &chapters {
         violations.extend(book::broken_links(*chapter, &chapters, |it| root.join(it).exists()));
         violations.extend(book::unchecked_code(*chapter, |it| std::fs::read_to_string(root.join(it)).ok()));
-        violations.extend(book::long_lines(*chapter));
+        violations.extend(columns::long_prose(chapter.path, chapter.text));
         let misread = book_structure::misread_lines(chapter.text);
         violations.extend(misread.into_iter().map(|it| format!("{}: {it}", chapter.path.display())));
     }

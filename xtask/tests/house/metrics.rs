@@ -1,5 +1,5 @@
-//! The list of metrics in docs/metrics.md: every metric of the source with its type, and no other. Tables
-//! and alerts of other documents use only metrics of the list, with labels that they have.
+//! The list of metrics in docs/metrics.md: every metric of the source with its type, and no other.
+//! Tables and alerts of other documents use only metrics of the list, with labels that they have.
 //!
 //! A metric is a call of `counter!`, `gauge!` or `histogram!` whose first argument is a literal. A
 //! name that is computed would be in no list, so it is a violation.
@@ -12,8 +12,8 @@ const TYPES: [&str; 3] = ["counter", "gauge", "histogram"];
 /// The name and the type of a metric.
 pub(crate) type Metric = (String, String);
 
-/// Returns the metrics of a source, and the calls whose name is not a literal as messages. `path` is
-/// relative to the root of the repository.
+/// Returns the metrics of a source, and the calls whose name is not a literal as messages. `path`
+/// is relative to the root of the repository.
 pub(crate) fn used(path: &str, source: &str) -> (BTreeSet<Metric>, Vec<String>) {
     let (mut found, mut violations) = (BTreeSet::new(), Vec::new());
     for kind in TYPES {
@@ -43,8 +43,8 @@ pub(crate) fn listed(document: &str) -> Vec<Metric> {
     document.lines().filter_map(row).collect()
 }
 
-/// Returns the labels of each metric in the tables of a document: the third cell of a row. A cell that
-/// begins with `the same` adds to those of the last row that does not.
+/// Returns the labels of each metric in the tables of a document: the third cell of a row. A cell
+/// that begins with `the same` adds to those of the last row that does not.
 pub(crate) fn labels(document: &str) -> BTreeMap<String, BTreeSet<String>> {
     let (mut all, mut previous) = (BTreeMap::new(), BTreeSet::new());
     for line in document.lines().filter(|it| it.starts_with("| `")) {
@@ -60,8 +60,8 @@ pub(crate) fn labels(document: &str) -> BTreeMap<String, BTreeSet<String>> {
     all
 }
 
-/// Returns the metrics and labels that a chapter uses and that are not listed. A row of a table begins
-/// with metrics and, after `by`, their labels; alerts have lines with `expr:`.
+/// Returns the metrics and labels that a chapter uses and that are not listed. A row of a table
+/// begins with metrics and, after `by`, their labels; alerts have lines with `expr:`.
 pub(crate) fn unknown(chapter: &str, listed: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let mut uses = Vec::new();
     let table = chapter.split("\n| metric |").skip(1).flat_map(|it| it.lines().skip(2));
@@ -87,8 +87,8 @@ pub(crate) fn unknown(chapter: &str, listed: &BTreeMap<String, BTreeSet<String>>
     problems
 }
 
-/// Returns the metrics and the labels in an expression of Prometheus: a name with an underscore is a
-/// metric, and those after `by` or before `=` are labels.
+/// Returns the metrics and the labels in an expression of Prometheus: a name with an underscore is
+/// a metric, and those after `by` or before `=` are labels.
 fn names_in(expression: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let is_part = |it: char| it.is_alphanumeric() || it == '_';
     let (mut metrics, mut labels) = (BTreeSet::new(), BTreeSet::new());

@@ -1,10 +1,10 @@
 //! The public items of a library, read from its source, and compared with their record in
 //! docs/public-api.
 //!
-//! A line of the record is an item with the names of its fields, variants, methods and other members.
-//! What is in the record but not in the source was removed or renamed, which breaks programs. Signatures
-//! and implementations of traits are left to `cargo xtask semver`. The source is read instead of the
-//! documentation, because that takes seconds and covers every feature.
+//! A line of the record is an item with the names of its fields, variants, methods and other
+//! members. What is in the record but not in the source was removed or renamed, which breaks
+//! programs. Signatures and implementations of traits are left to `cargo xtask semver`. The source
+//! is read instead of the documentation, because that takes seconds and covers every feature.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

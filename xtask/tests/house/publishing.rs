@@ -1,8 +1,8 @@
 //! The rules for crates that are published: complete metadata, versions for all dependencies, the
 //! licence and a README in the folder of each, and the order of publication in CONTRIBUTING.md.
 //!
-//! Works on `cargo metadata` and on files that the caller reads. `cargo xtask publish-check` does the
-//! rest: it lets cargo package the crates.
+//! Works on `cargo metadata` and on files that the caller reads. `cargo xtask publish-check` does
+//! the rest: it lets cargo package the crates.
 
 use serde_json::Value;
 
@@ -12,8 +12,9 @@ use crate::crates::{list, text};
 const MAX_WORDS: usize = 5;
 const MAX_KEYWORD: usize = 20;
 
-/// Returns the violations of one crate, given its entry in `cargo metadata --no-deps`. `read` returns
-/// the text of a file beside the manifest, and `root` that of one at the root of the repository.
+/// Returns the violations of one crate, given its entry in `cargo metadata --no-deps`. `read`
+/// returns the text of a file beside the manifest, and `root` that of one at the root of the
+/// repository.
 pub(crate) fn violations(
     package: &Value,
     read: impl Fn(&str) -> Option<String>,
@@ -107,7 +108,8 @@ fn is_library(package: &Value) -> bool {
     kinds.any(|it| it == "lib" || it == "proc-macro")
 }
 
-/// Returns true for a dev-dependency on a path without a version, which cargo leaves out of a package.
+/// Returns true for a dev-dependency on a path without a version, which cargo leaves out of a
+/// package.
 fn is_stripped(dependency: &Value) -> bool {
     text(dependency, "kind") == "dev"
         && text(dependency, "req") == "*"

@@ -174,7 +174,7 @@ impl WatchFaults {
     }
 
     /// Records the number of delivered events. Bookmarks and errors do not count.
-    pub(crate) fn told(&mut self, events: usize) {
+    pub(crate) fn delivered(&mut self, events: usize) {
         self.delivered = self.delivered.saturating_add(events as u64);
     }
 

@@ -410,7 +410,7 @@ impl Watch {
             self.deliver(batch);
             return None;
         }
-        self.faults.told(batch.events);
+        self.faults.delivered(batch.events);
         (!batch.pieces.is_empty()).then(|| Step::Write(Ok(batch.pieces)))
     }
 
@@ -545,7 +545,7 @@ impl Watch {
     }
 
     fn deliver(&mut self, batch: Batch) {
-        self.faults.told(batch.events);
+        self.faults.delivered(batch.events);
         if batch.pieces.is_empty() {
             return;
         }

@@ -166,13 +166,13 @@ async fn a_watch_ends_after_a_number_of_events_and_reports_the_remaining_ones() 
     let (mut first, mut second) = (watch(&faults, "pods"), watch(&faults, "pods"));
     assert_eq!((first.room(), second.room()), (3, usize::MAX), "the rule fires once");
     assert!(first.gate().await);
-    first.told(2);
+    first.delivered(2);
     assert!(first.gate().await && first.room() == 1);
     assert_eq!(at_once(first.disturbed()).await, None);
-    first.told(1);
+    first.delivered(1);
     assert_eq!(at_once(first.disturbed()).await, Some(Disturbance::Drop));
     assert!(!first.gate().await && first.cuts());
-    second.told(100);
+    second.delivered(100);
     assert!(second.gate().await);
     assert_eq!((drop.fired(), faults.tally().dropped), (1, 1));
     faults.rule(Rule::on("watch").resource("pods").drop_after(0));

@@ -47,9 +47,10 @@ pub(super) enum Shape {
     Watch,
 }
 
-/// Expands to the `Accept` headers in JSON and in protobuf, with these parameters of their media types.
-/// JSON without parameters is the last choice: a server that does not know a form sends whole objects,
-/// which decode too, and one that compares parameters, as RFC 9110 has it, still has an answer.
+/// Expands to the `Accept` headers in JSON and in protobuf, with these parameters of their media
+/// types. JSON without parameters is the last choice: a server that does not know a form sends
+/// whole objects, which decode too, and one that compares parameters, as RFC 9110 has it, still has
+/// an answer.
 macro_rules! accept {
     ($($parameter:literal)+) => {
         [
@@ -77,8 +78,8 @@ const METADATA_UNMANAGED: [&str; 2] =
     accept!(";as=PartialObjectMetadata;g=meta.k8s.io;v=v1" ";drop=metadata.managedFields");
 
 impl Form {
-    /// Returns the `Accept` headers in JSON and in protobuf. Managed fields that would be skipped while
-    /// decoding are not requested.
+    /// Returns the `Accept` headers in JSON and in protobuf. Managed fields that would be skipped
+    /// while decoding are not requested.
     pub(super) fn accept(self, shape: Shape, fields: Fields) -> [&'static str; 2] {
         let keeps_managed_fields = fields == fields.keep_managed_fields();
         match (self, shape, keeps_managed_fields) {

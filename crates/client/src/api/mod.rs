@@ -212,26 +212,27 @@ impl<K> Api<K> {
         }
     }
 
-    /// Requests and decodes `metadata.managedFields` too. By default they are skipped: they are half of
-    /// many objects, and a server keeps them if an object is written without them.
+    /// Requests and decodes `metadata.managedFields` too. By default they are skipped: they are
+    /// half of many objects, and a server keeps them if an object is written without them.
     ///
-    /// Without them, requests have the media type parameter `drop=metadata.managedFields`. Servers that
-    /// know it (KEP-5958, after Kubernetes 1.37) do not send managed fields at all; others ignore it.
+    /// Without them, requests have the media type parameter `drop=metadata.managedFields`. Servers
+    /// that know it (KEP-5958, after Kubernetes 1.37) do not send managed fields at all; others
+    /// ignore it.
     #[must_use]
     pub fn with_managed_fields(mut self) -> Self {
         self.fields = Fields::default().keep_managed_fields();
         self
     }
 
-    /// Sets the preferred encoding of lists and watches. Defaults to protobuf for kinds that have it,
-    /// the built-in kinds of Kubernetes, and to JSON for others. What a server sends is decoded
-    /// whatever it is. Single objects are always requested in JSON; [`Self::with_body_encoding`] is for
-    /// request bodies.
+    /// Sets the preferred encoding of lists and watches. Defaults to protobuf for kinds that have
+    /// it, the built-in kinds of Kubernetes, and to JSON for others. What a server sends is decoded
+    /// whatever it is. Single objects are always requested in JSON; [`Self::with_body_encoding`] is
+    /// for request bodies.
     ///
     /// In protobuf, fields have numbers and no names, and those of a server that is newer than this
-    /// library (Kubernetes 1.37) are not known. As soon as an object has one, the handle and its clones
-    /// request JSON: a list is read again, and a watch ends, and can be resumed. Ignored for kinds
-    /// without a protobuf encoding, such as custom resources.
+    /// library (Kubernetes 1.37) are not known. As soon as an object has one, the handle and its
+    /// clones request JSON: a list is read again, and a watch ends, and can be resumed. Ignored for
+    /// kinds without a protobuf encoding, such as custom resources.
     #[must_use]
     pub fn with_encoding(mut self, encoding: Encoding) -> Self {
         self.encoding = EncodingChoice::new(if_supported(encoding, &self.resource));
@@ -243,7 +244,8 @@ impl<K> Api<K> {
         self.encoding.preferred()
     }
 
-    /// Returns the preferred encoding of the objects that [`Self::create`] and [`Self::replace`] send.
+    /// Returns the preferred encoding of the objects that [`Self::create`] and [`Self::replace`]
+    /// send.
     pub fn body_encoding(&self) -> Encoding {
         self.body_encoding.preferred()
     }
@@ -302,16 +304,16 @@ impl<K> Api<K> {
 }
 
 impl<K: k8s_openapi::Resource> Api<K> {
-    /// Sets the encoding of the objects that [`Self::create`] and [`Self::replace`] send. Defaults to
-    /// JSON; patches and subresources are always JSON.
+    /// Sets the encoding of the objects that [`Self::create`] and [`Self::replace`] send. Defaults
+    /// to JSON; patches and subresources are always JSON.
     ///
     /// Protobuf is smaller, and faster for the server to decode. It has exactly the fields of the
-    /// built-in kinds: that is why it is only for the types of k8s-openapi, never the default, and not
-    /// kept by [`Self::reading`]. Ignored for kinds without a protobuf encoding, such as custom
+    /// built-in kinds: that is why it is only for the types of k8s-openapi, never the default, and
+    /// not kept by [`Self::reading`]. Ignored for kinds without a protobuf encoding, such as custom
     /// resources.
     ///
-    /// A server that does not decode protobuf answers with 415 (Unsupported Media Type). The object is
-    /// then sent again as JSON, and the handle and its clones send JSON from then on.
+    /// A server that does not decode protobuf answers with 415 (Unsupported Media Type). The object
+    /// is then sent again as JSON, and the handle and its clones send JSON from then on.
     ///
     /// ```
     /// use dogwatch_client::{Api, Encoding};

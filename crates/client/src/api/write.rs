@@ -197,7 +197,8 @@ impl<K> Api<K> {
         self.read_object(request.json(object)).await
     }
 
-    /// Requests JSON. See [`Self::accept`] for lists and watches, which come in other encodings too.
+    /// Requests JSON. See [`Self::accept`] for lists and watches, which come in other encodings
+    /// too.
     pub(super) fn accepting(&self, request: Request, shape: Shape) -> Request {
         let [json, _] = self.form.accept(shape, self.fields);
         request.accept(json)

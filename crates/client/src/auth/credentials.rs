@@ -185,7 +185,8 @@ impl Credentials {
     ///
     /// The value changes before the [`Credentials::authorize`] that obtained it returns, so a
     /// transport that reads it for each request never uses a connection made with the old
-    /// certificate.
+    /// certificate. It is tokio's receiver because a transport needs the newest value only, without
+    /// waiting, and must see that it has changed.
     pub fn identity(&self) -> watch::Receiver<Option<Identity>> {
         self.inner.identity.subscribe()
     }

@@ -325,7 +325,8 @@ mod tests {
         assert_eq!(text(&renewing.get().await.unwrap()), "Bearer 1");
     }
 
-    /// A runtime that shuts down drops every task that is spawned on it, and waits for its blocking threads.
+    /// A runtime that shuts down drops every task that is spawned on it, and waits for its blocking
+    /// threads.
     #[test]
     fn a_renewal_on_a_runtime_that_shuts_down_fails() {
         let mut source = script(expired());

@@ -98,8 +98,9 @@ impl Client {
     /// recorder, a proxy.
     ///
     /// Requests carry absolute URIs below `server`. Of its own layers the client adds only
-    /// impersonation, for [`Self::acting_as`] and [`Request::impersonate`](crate::Request::impersonate):
-    /// a request must not run with more rights than its caller asked for.
+    /// impersonation, for [`Self::acting_as`] and
+    /// [`Request::impersonate`](crate::Request::impersonate): a request must not run with more
+    /// rights than its caller asked for.
     pub fn from_service(server: Url, default_namespace: impl Into<String>, service: impl HttpStack) -> Self {
         let config = Config { default_namespace: default_namespace.into(), ..Config::new(server) };
         let impersonate = ImpersonateLayer::new(&config.impersonate)

@@ -148,8 +148,8 @@ impl Client {
     }
 
     /// Returns true if a watch that begins with the existing objects may be compressed like a list:
-    /// over the connections of this crate, to a server on another machine. Any other stack may not be
-    /// able to decompress a body of several gzip members.
+    /// over the connections of this crate, to a server on another machine. Any other stack may not
+    /// be able to decompress a body of several gzip members.
     pub(crate) fn compresses_initial_events(&self) -> bool {
         self.inner.compresses_initial_events
     }

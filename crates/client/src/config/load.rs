@@ -149,8 +149,8 @@ impl Home {
     }
 }
 
-/// Returns true if there is no such file. A home such as `/dev/null`, which some images have, is not a
-/// directory.
+/// Returns true if there is no such file. A home such as `/dev/null`, which some images have, is
+/// not a directory.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

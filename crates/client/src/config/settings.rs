@@ -45,7 +45,8 @@ pub struct Config {
     /// The proxy for this cluster. `None` takes the proxy from the environment, if any.
     pub proxy_url: Option<Url>,
     /// True to request responses without gzip compression. Off by default. Watches are requested
-    /// without it, except those that begin with the existing objects, of a server on another machine.
+    /// without it, except those that begin with the existing objects, of a server on another
+    /// machine.
     pub disable_compression: bool,
     /// The `User-Agent` header. Defaults to a value made from the program's name.
     pub user_agent: Option<String>,

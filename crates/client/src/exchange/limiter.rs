@@ -37,8 +37,8 @@ impl Limiter {
     /// Returns `None` if the rate is not positive, which turns the limit off, as in client-go.
     pub(crate) fn new(limit: RateLimit) -> Option<Self> {
         let burst = NonZeroU32::new(limit.burst).unwrap_or(NonZeroU32::MIN);
-        // A rate so low that the bucket is not full within the clock's range becomes one that fills it in
-        // a hundred years: only the burst passes.
+        // A rate so low that the bucket is not full within the clock's range becomes one that fills
+        // it in a hundred years: only the burst passes.
         let interval = (limit.qps > 0.0)
             .then(|| Duration::try_from_secs_f64(1.0 / f64::from(limit.qps)).unwrap_or(LONGEST))?
             .min(LONGEST / burst.get());

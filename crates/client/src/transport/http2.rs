@@ -61,7 +61,8 @@ const UNPROCESSED_RETRIES: u32 = 6;
 /// usually only the connection ended, not the server.
 const UNPROCESSED_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest interval of pings. A longer one is the same as none, and hyper would add it to the time.
+/// The longest interval of pings. A longer one is the same as none, and hyper would add it to the
+/// time.
 const LONGEST_PING_INTERVAL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The maximum size of response headers. hyper's default of 16 KiB is less than what servers with
@@ -383,8 +384,8 @@ impl Drop for StreamSlot {
     }
 }
 
-/// Returns a copy of a request that can be sent again: the body is shared, not copied. `None` if the
-/// body is streamed.
+/// Returns a copy of a request that can be sent again: the body is shared, not copied. `None` if
+/// the body is streamed.
 fn copy_of(request: &Request<OutgoingBody>) -> Option<Request<OutgoingBody>> {
     let mut copy = Request::new(request.body().shared()?);
     *copy.method_mut() = request.method().clone();
@@ -399,10 +400,10 @@ fn copy_of(request: &Request<OutgoingBody>) -> Option<Request<OutgoingBody>> {
 ///
 /// Usually its stream is above the last one of the GOAWAY, and was not processed. But hyper 1.12
 /// also reports a GOAWAY that arrives right after it has queued the headers of a request
-/// (`ClientTask::poll` in `src/proto/h2/client.rs`). h2 still sends them if the GOAWAY permits their
-/// stream, as the first one of a graceful shutdown does (RFC 9113, 6.8), and then resets the stream.
-/// A request with a body is incomplete without its data, and servers do not process it. A request
-/// without a body is complete.
+/// (`ClientTask::poll` in `src/proto/h2/client.rs`). h2 still sends them if the GOAWAY permits
+/// their stream, as the first one of a graceful shutdown does (RFC 9113, 6.8), and then resets the
+/// stream. A request with a body is incomplete without its data, and servers do not process it. A
+/// request without a body is complete.
 fn is_repeatable_after_go_away(method: &Method, body: &impl Body) -> bool {
     method.is_safe() || !body.is_end_stream()
 }

@@ -108,7 +108,8 @@ impl Transport {
     /// response, cancels the request.
     ///
     /// # Errors
-    /// Returns an error if no connection can be opened, or if it is lost before the response begins.
+    /// Returns an error if no connection can be opened, or if it is lost before the response
+    /// begins.
     ///
     /// ```
     /// use dogwatch_client::transport::{Transport, TransportOptions};

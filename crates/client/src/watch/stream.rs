@@ -137,8 +137,8 @@ impl Request {
     ///
     /// The payload is whatever the `Accept` header requests: [`Api::watch`](crate::Api::watch)
     /// supports whole objects and metadata, and this is for other forms, such as one `Table` for
-    /// each event. An `Accept-Encoding` header is kept. Without one, gzip is requested only for initial
-    /// events of a server on another machine.
+    /// each event. An `Accept-Encoding` header is kept. Without one, gzip is requested only for
+    /// initial events of a server on another machine.
     ///
     /// # Errors
     /// See [`Self::send`]; `Expired` if the server no longer keeps the version.

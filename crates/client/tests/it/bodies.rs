@@ -1,4 +1,5 @@
-//! Request bodies in protobuf: who sends them, and what happens on a server that does not decode them.
+//! Request bodies in protobuf: who sends them, and what happens on a server that does not decode
+//! them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -180,7 +181,8 @@ async fn a_server_that_answers_415_gets_json_once_and_from_then_on() {
     assert!(seen[0].body.starts_with("k8s\0"), "{:?}", seen[0].body);
     assert_eq!(seen[1].body, serde_json::to_string(&map("x", "1")).expect("JSON"));
     assert_eq!((&seen[0].method, &seen[0].target), (&seen[1].method, &seen[1].target));
-    // The preference is the same; what was found out is not part of it, and another handle asks again.
+    // The preference is the same; what was found out is not part of it, and another handle asks
+    // again.
     assert_eq!(handle.body_encoding(), Encoding::Protobuf);
     maps(&script).replace("x", &params(), &map("x", "1")).await.expect("replaced");
     assert_eq!(content_types(&script)[4..], [PROTOBUF, JSON]);

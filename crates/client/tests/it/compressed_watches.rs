@@ -1,4 +1,5 @@
-//! Watches with gzip bodies: when they are requested, and what arrives of a body of several members.
+//! Watches with gzip bodies: when they are requested, and what arrives of a body of several
+//! members.
 
 use std::time::Duration;
 

@@ -147,10 +147,10 @@ impl<K: Key + fmt::Display> ControllerBuilder<K> {
     /// use a [finalizer](crate::Finalizer): an object that is deleted while its key moves may be in
     /// the cache of neither owner.
     ///
-    /// The new owner also reconciles the keys of its share that its own [streams](Self::reconcile_on)
-    /// have yielded, so the stream of every replica should yield all keys. It remembers the last
-    /// 100,000 distinct keys of its streams, or more; older ones wait until a stream yields them
-    /// again.
+    /// The new owner also reconciles the keys of its share that its own
+    /// [streams](Self::reconcile_on) have yielded, so the stream of every replica should yield all
+    /// keys. It remembers the last 100,000 distinct keys of its streams, or more; older ones wait
+    /// until a stream yields them again.
     ///
     /// Every replica watches all objects. If the server can shard a list,
     /// [`ShardMember::work_on_shards`] avoids that.

@@ -67,6 +67,35 @@ pub struct ControllerStats {
 }
 
 /// Reads the numbers of a controller without keeping it alive.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_controller::{Action, BoxError, Context, Controller, ControllerMonitor};
+/// use dogwatch_core::ObjectKey;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// /// Returns the failures of those that still run.
+/// fn failures(monitors: &[ControllerMonitor]) -> Vec<u64> {
+///     // Without keys, whose texts a total does not need.
+///     monitors.iter().filter_map(|it| it.stats(0)).map(|it| it.failures).collect()
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// # let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// let reconcile = |_: ObjectKey, _: Context| async { Ok::<_, BoxError>(Action::Done) };
+/// let controller = Controller::of(&maps).build(reconcile);
+/// let monitors = [controller.monitor()];
+/// assert_eq!(failures(&monitors), [0]);
+/// drop(controller);
+/// assert!(failures(&monitors).is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ControllerMonitor(Arc<dyn Observed>);
 

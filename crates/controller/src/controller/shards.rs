@@ -82,8 +82,8 @@ impl<K: Key> Shards<K> {
         std::mem::take(&mut *self.deferred.lock())
     }
 
-    /// Remembers a key that a stream yielded. Must be called before the key is queued: a worker that
-    /// drops it relies on [`Self::streamed`] for a later change of ownership.
+    /// Remembers a key that a stream yielded. Must be called before the key is queued: a worker
+    /// that drops it relies on [`Self::streamed`] for a later change of ownership.
     pub(super) fn remember(&self, key: &K) {
         if self.streamed.lock().insert(key) {
             tracing::warn!(

@@ -109,7 +109,8 @@ impl NewEvent {
         Self::new(EventType::Warning, reason.into(), action.into())
     }
 
-    /// Sets the human-readable message, the field `note`. Truncated to 1024 bytes, the limit of the server.
+    /// Sets the human-readable message, the field `note`. Truncated to 1024 bytes, the limit of the
+    /// server.
     #[must_use]
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.text = cut(message.into(), MAX_NOTE);

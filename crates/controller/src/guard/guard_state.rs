@@ -140,8 +140,8 @@ impl<K: Key> GuardState<K> {
     }
 
     /// Handles that a cache has reached the version of a write of this key. `misses` is true if its
-    /// object is missing, and `missing` is set if that brings the key back: the delay and the cause.
-    /// Returns the key's return, if it is to be queued.
+    /// object is missing, and `missing` is set if that brings the key back: the delay and the
+    /// cause. Returns the key's return, if it is to be queued.
     pub(super) fn shown(
         &mut self,
         key: &K,

@@ -147,7 +147,8 @@ impl LeaderElectorBuilder {
     /// Sets if the lease is released when the work ends or is stopped, so that another candidate
     /// can lead at once. Defaults to true.
     ///
-    /// Turn it off if work that the future started, such as a thread, may outlive it.
+    /// Turn it off if work that the future started, such as a thread, may outlive it. It takes a
+    /// value, as `ReleaseOnCancel` of client-go, so that a program can pass on a flag of its own.
     pub fn release_on_stop(mut self, release: bool) -> Self {
         self.release = release;
         self

@@ -22,7 +22,8 @@ use super::timing::InvalidElection;
 /// The interval at which a candidate renews without a ping: `requeueInterval` in
 /// `k8s.io/client-go v0.36.4 tools/leaderelection/leasecandidate.go`. Servers delete candidates
 /// that have not renewed for half an hour (`leaseCandidateValidDuration` in
-/// `k8s.io/kubernetes v1.36.4 pkg/controlplane/controller/leaderelection/leaderelection_controller.go`).
+/// `k8s.io/kubernetes v1.36.4
+/// pkg/controlplane/controller/leaderelection/leaderelection_controller.go`).
 const RENEW_EVERY: Duration = Duration::from_secs(300);
 /// The pause after a failure. A coordinator waits five seconds for an answer (`electionDuration`,
 /// same file).

@@ -35,9 +35,9 @@ const GRACE: Duration = Duration::from_secs(30);
 ///
 /// The manager shuts down when a signal arrives, or when a controller or task fails. It reports not
 /// ready; controllers drain their queues and tasks receive a stop; the lease is released; informers
-/// and endpoints end last. What has not ended after the [grace](Self::shutdown_timeout) period is aborted.
-/// Dropping the future that runs the manager aborts everything at once; the lease then expires by
-/// itself.
+/// and endpoints end last. What has not ended after the [grace](Self::shutdown_timeout) period is
+/// aborted. Dropping the future that runs the manager aborts everything at once; the lease then
+/// expires by itself.
 ///
 /// ```
 /// # use dogwatch_client::Client;
@@ -129,8 +129,8 @@ impl Manager {
     /// `example.com/my-controller`.
     ///
     /// The manager writes the events with the client of its informers. At its end it stops the
-    /// controllers, and then writes what they have recorded, within the [grace](Self::shutdown_timeout)
-    /// period. Must be called within a tokio runtime.
+    /// controllers, and then writes what they have recorded, within the
+    /// [grace](Self::shutdown_timeout) period. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// Returns an error if a server would reject the name.

@@ -122,7 +122,8 @@ impl Manager {
             () = &mut abort => return Err(ManagerError::Interrupted { still: still_running(&running_units) }),
         };
         if let Some(events) = events {
-            // An event that cannot be written is retried for minutes, and must not hide the outcome.
+            // An event that cannot be written is retried for minutes, and must not hide the
+            // outcome.
             let written = events.shutdown(grace.saturating_sub(shutdown_began.elapsed()));
             tokio::select! {
                 biased;

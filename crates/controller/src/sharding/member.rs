@@ -115,8 +115,9 @@ impl ShardMember {
         }
     }
 
-    /// Returns a receiver that changes whenever we gain or lose keys: check all keys again then. The
-    /// number has no other meaning; a slow reader that misses some loses nothing.
+    /// Returns a receiver that changes whenever we gain or lose keys: check all keys again then.
+    /// The number has no other meaning; a slow reader that misses some loses nothing. That is what
+    /// tokio's receiver is for; see [`LeaderElector::leaders`](crate::LeaderElector::leaders).
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changes.subscribe()
     }

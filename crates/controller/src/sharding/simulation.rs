@@ -23,8 +23,8 @@ use tokio::time::{Instant, sleep};
 use super::{MemberLeaseStore, ShardMember};
 use crate::leader::clock::{Clock, Skew};
 
-/// The number of schedules, unless `SHARDING_SCHEDULES` names another: `SHARDING_SCHEDULES=10000 cargo test
-/// --release -p dogwatch-controller sharding::simulation`.
+/// The number of schedules, unless `SHARDING_SCHEDULES` names another: `SHARDING_SCHEDULES=10000
+/// cargo test --release -p dogwatch-controller sharding::simulation`.
 const SCHEDULES: u64 = 100;
 const MEMBERS: usize = 3;
 const KEYS: usize = 8;

@@ -68,7 +68,7 @@ async fn elector(url: &str, identity: &str) {
         .on_new_leader(|leader| println!("sees {leader}"))
         .build()
         .expect("valid settings");
-    let told = async {
+    let stopped = async {
         let mut line = String::new();
         let _ = BufReader::new(tokio::io::stdin()).read_line(&mut line).await;
     };
@@ -76,7 +76,7 @@ async fn elector(url: &str, identity: &str) {
         println!("leads {}", led.transitions());
         std::future::pending::<()>().await;
     };
-    let _ = elector.run_until(told, lead).await;
+    let _ = elector.run_until(stopped, lead).await;
     println!("ends");
 }
 

@@ -71,9 +71,9 @@ impl Subscriber for Log {
 
 /// Sets the subscriber of this thread, until the result is dropped.
 ///
-/// A second subscriber exists meanwhile. While there is only one, tracing asks the thread that first
-/// reaches a statement whether it is enabled, and that may be the thread of another test, which has
-/// no subscriber.
+/// A second subscriber exists meanwhile. While there is only one, tracing asks the thread that
+/// first reaches a statement whether it is enabled, and that may be the thread of another test,
+/// which has no subscriber.
 fn capture(log: &Log) -> (DefaultGuard, Dispatch) {
     let other = Dispatch::new(NoSubscriber::new());
     (tracing::subscriber::set_default(log.clone()), other)

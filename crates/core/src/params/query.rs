@@ -61,9 +61,9 @@ pub(super) fn versions(query: &mut Query, version: &ResourceVersion, version_mat
     put(query, "resourceVersionMatch", version_match);
 }
 
-/// The largest number of seconds that the server can represent. It converts them to nanoseconds in an
-/// `int64` without a check, and a watch whose timeout becomes negative ends at once (k8s.io/apiserver
-/// v0.36.4 pkg/endpoints/handlers/get.go).
+/// The largest number of seconds that the server can represent. It converts them to nanoseconds in
+/// an `int64` without a check, and a watch whose timeout becomes negative ends at once
+/// (k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/get.go).
 const MAX_SECONDS: u64 = i64::MAX as u64 / 1_000_000_000;
 
 /// Adds the timeout in whole seconds, rounded up so that a short timeout does not become none.

@@ -304,12 +304,13 @@ async fn informers_follow_a_kind_that_is_removed_and_comes_back() {
     let soon = Duration::from_millis(200);
     let informer = SharedInformer::builder(api.clone())
         .reflector(|it| it.not_found(NotFound::GoneAfter(soon)))
-        .retry_not_served_after(Some(soon))
+        .retry_not_served_after(soon)
         .build();
     let mut changes = informer.changes().expect("the informer runs");
     informer.start();
     assert_eq!(next(&mut changes).await, "!a");
-    // Only an open watch delivers the deletions: an informer that finds the kind gone keeps its objects.
+    // Only an open watch delivers the deletions: an informer that finds the kind gone keeps its
+    // objects.
     create("c").await;
     assert_eq!(next(&mut changes).await, "+c");
 

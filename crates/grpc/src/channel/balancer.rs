@@ -96,8 +96,8 @@ pub(crate) async fn balance(
 }
 
 /// Stops the channel when its task ends, also involuntarily: the runtime shuts down, or the task
-/// panics. Otherwise calls from another runtime would wait for its connections forever. It is created before
-/// the task, because a runtime that shuts down may drop the task without polling it.
+/// panics. Otherwise calls from another runtime would wait for its connections forever. It is
+/// created before the task, because a runtime that shuts down may drop the task without polling it.
 pub(crate) struct StopOnDrop(pub(crate) Arc<ChannelState>);
 
 impl Drop for StopOnDrop {

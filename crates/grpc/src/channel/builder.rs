@@ -95,6 +95,10 @@ impl fmt::Debug for ChannelBuilder {
 impl KubeChannel {
     /// Creates a channel with all defaults that follows these sets.
     ///
+    /// They are a receiver of tokio, so that any program can be their source: it keeps the sender,
+    /// and publishes a set by sending it. [`Resolver::channel`](crate::Resolver::channel) is for
+    /// those of a cluster.
+    ///
     /// # Panics
     ///
     /// Panics if called outside of a tokio runtime.
@@ -103,7 +107,7 @@ impl KubeChannel {
     }
 
     /// Starts building a channel that follows these sets. When their source ends, the last set
-    /// stays.
+    /// stays. They are a receiver of tokio for the reason given at [`Self::from_endpoints`].
     pub fn builder(sets: watch::Receiver<Arc<EndpointSet>>) -> ChannelBuilder {
         ChannelBuilder::new(sets)
     }

@@ -140,14 +140,16 @@ impl KubeChannel {
     }
 
     /// Returns a number that increases whenever endpoints or their states change; call
-    /// [`endpoints`](Self::endpoints) then. A slow reader sees only the newest number. The endpoints
-    /// are not sent themselves, because collecting them costs more than most changes are worth.
+    /// [`endpoints`](Self::endpoints) then. A slow reader sees only the newest number. The
+    /// endpoints are not sent themselves, because collecting them costs more than most changes are
+    /// worth. It is tokio's receiver, as wherever only the newest value of one source matters: a
+    /// type of ours would repeat its methods.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.handle.channel.revision.subscribe()
     }
 
-    /// Waits until at least this many endpoints can be picked. Does not wake a lazy channel. Returns false if the
-    /// channel has stopped, because its runtime has ended.
+    /// Waits until at least this many endpoints can be picked. Does not wake a lazy channel.
+    /// Returns false if the channel has stopped, because its runtime has ended.
     ///
     /// # Cancel safety
     ///

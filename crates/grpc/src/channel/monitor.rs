@@ -7,6 +7,24 @@ use super::channel_state::{ChannelState, EndpointStatus};
 use crate::policy::Policy;
 
 /// A channel at one moment, for debugging.
+///
+/// ```
+/// use dogwatch_grpc::{ChannelStats, KubeChannel};
+///
+/// fn line(stats: &ChannelStats) -> String {
+///     let problem = stats.problem.as_deref().unwrap_or("ok");
+///     format!("{}: {} of {} ready, {problem}", stats.target, stats.ready, stats.endpoints.len())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let channel = KubeChannel::to(["127.0.0.1:9"])?.lazy().build()?;
+/// let stats = channel.monitor().stats().expect("the channel is open");
+/// println!("{}", line(&stats));
+/// assert_eq!(stats.ready, 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ChannelStats {

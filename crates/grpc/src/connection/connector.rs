@@ -194,7 +194,7 @@ impl Connector {
             .await
             .map_err(failed)?;
         let mut pings = connection.ping_pong().ok_or(ConnectionError::Closed { address: peer })?;
-        let mut driver = ConnectionDriver::new(connection, control, self.parts.cork);
+        let mut driver = ConnectionDriver::new(connection, control, self.parts.write_coalescing);
         let pinged = Instant::now();
         tokio::select! {
             biased;

@@ -1,12 +1,12 @@
 //! Switches for optional parts of a connection, to measure their effect with
-//! `cargo xtask bench grpc parts`. Not part of the public API.
+//! `cargo xtask bench grpc ablation`. Not part of the public API.
 
 /// The optional parts of a connection. The default is what channels use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "only this repository's benchmark constructs it")]
 pub struct Parts {
     /// Writes the frames of several calls with one system call.
-    pub cork: bool,
+    pub write_coalescing: bool,
     /// Limits each read turn to a few kilobytes, to let other tasks run in between.
     pub turns: Turns,
     /// Tracks frames on the socket. Without it, calls that are queued on a connection that breaks
@@ -28,6 +28,6 @@ pub enum Turns {
 
 impl Default for Parts {
     fn default() -> Self {
-        Self { cork: true, turns: Turns::OneWorker, tracker: true }
+        Self { write_coalescing: true, turns: Turns::OneWorker, tracker: true }
     }
 }

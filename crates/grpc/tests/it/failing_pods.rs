@@ -32,9 +32,9 @@ async fn with_a_dead_pod_and_a_black_hole_no_call_fails() {
     assert!(of("dead").error.as_deref().is_some_and(|it| it.starts_with("cannot connect to 127.0.0.1")));
 }
 
-/// There are no calls while the pod dies, so it cannot have processed any: none may fail. Only a call
-/// that is written before the client has read the end of the connection may, since the client cannot
-/// know then that the pod did not process it.
+/// There are no calls while the pod dies, so it cannot have processed any: none may fail. Only a
+/// call that is written before the client has read the end of the connection may, since the client
+/// cannot know then that the pod did not process it.
 #[tokio::test]
 async fn a_pod_that_dies_while_idle_fails_no_call() {
     let mut pods = Pod::start_many(5).await;

@@ -190,11 +190,13 @@ impl<T: Object> InformerBuilder<T> {
         self
     }
 
-    /// Measures the memory of each object with this function, for [`Store::memory`](crate::Store::memory)
-    /// and the metric `informer_store_bytes`. Packed objects are measured without it.
+    /// Measures the memory of each object with this function, for
+    /// [`Store::memory`](crate::Store::memory) and the metric `informer_store_bytes`. Packed
+    /// objects are measured without it.
     ///
-    /// It is called for the old and the new state at every change, must return the same for the same
-    /// object, and counts nothing if it panics. A factory that already has the informer ignores it.
+    /// It is called for the old and the new state at every change, must return the same for the
+    /// same object, and counts nothing if it panics. A factory that already has the informer
+    /// ignores it.
     ///
     /// ```
     /// use dogwatch_client::Api;
@@ -236,10 +238,11 @@ impl<T: Object> InformerBuilder<T> {
     /// Sets the time after which a collection that the server did not serve, for example because
     /// its definition was removed, is asked for again.
     ///
-    /// Defaults to 30 s; with `None` the informer stops instead. [`ReflectorOptions::not_found`]
-    /// decides when a collection counts as gone, and [`Self::on_gone`] what happens to its objects.
-    pub fn retry_not_served_after(mut self, wait: Option<Duration>) -> Self {
-        self.retry_not_served_after = wait;
+    /// Defaults to 30 s; with zero, or `None`, the informer stops instead.
+    /// [`ReflectorOptions::not_found`] decides when a collection counts as gone, and
+    /// [`Self::on_gone`] what happens to its objects.
+    pub fn retry_not_served_after(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.retry_not_served_after = wait.into().filter(|it| !it.is_zero());
         self
     }
 

@@ -192,8 +192,8 @@ impl<T: Object> Feed<T> {
     }
 }
 
-/// Spawns a reflector. Not generic over the future, since the runtime's part of a task is compiled for
-/// each type of future.
+/// Spawns a reflector. Not generic over the future, since the runtime's part of a task is compiled
+/// for each type of future.
 fn spawn(reflector: BoxFuture<'static, Ended>) -> JoinHandle<Ended> {
     tokio::spawn(reflector)
 }

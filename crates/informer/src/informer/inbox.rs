@@ -1,8 +1,9 @@
 //! The way of new handlers from an informer's handles to its task.
 //!
-//! A channel of tokio would not do. If its receiver is dropped in the middle of a send, the message stays in
-//! the channel until the last sender is dropped; the owner of such a handler, who usually holds a sender,
-//! would wait for its end for ever. Here a handler is either accepted and seen by the task, or rejected.
+//! A channel of tokio would not do. If its receiver is dropped in the middle of a send, the message
+//! stays in the channel until the last sender is dropped; the owner of such a handler, who usually
+//! holds a sender, would wait for its end for ever. Here a handler is either accepted and seen by
+//! the task, or rejected.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -198,8 +198,8 @@ impl<T: Object> SharedInformer<T> {
     /// the handlers, each after it has processed its pending changes (rule IN-10).
     ///
     /// Changes that are still pending after
-    /// [`InformerBuilder::shutdown_timeout`](crate::InformerBuilder::shutdown_timeout) are dropped. A handler
-    /// call that never returns blocks the stop for ever.
+    /// [`InformerBuilder::shutdown_timeout`](crate::InformerBuilder::shutdown_timeout) are dropped.
+    /// A handler call that never returns blocks the stop for ever.
     ///
     /// # Cancel safety
     /// Dropping the future ends the wait. The informer stops nevertheless, once the future was

@@ -255,17 +255,18 @@ impl<T> ReflectorOptions<T> {
         self
     }
 
-    /// Sets the time for which a watch that ends with an internal error is simply opened again.
+    /// Sets the time for which a watch that ends with an internal error is simply opened again;
+    /// zero lists the collection again instead.
     #[must_use]
     pub fn internal_error_retry(mut self, window: Duration) -> Self {
         self.internal_error_retry = (!window.is_zero()).then_some(window);
         self
     }
 
-    /// Sets the silence after which a connection is given up; `None` waits for ever.
+    /// Sets the silence after which a connection is given up; zero, or `None`, waits for ever.
     #[must_use]
-    pub fn stall_after(mut self, silence: Option<Duration>) -> Self {
-        self.stall_after = silence;
+    pub fn stall_after(mut self, silence: impl Into<Option<Duration>>) -> Self {
+        self.stall_after = silence.into().filter(|it| !it.is_zero());
         self
     }
 
@@ -340,5 +341,21 @@ impl<T> fmt::Debug for ReflectorOptions<T> {
             .field("not_found", &self.not_found)
             .field("transform", &self.transform.is_some())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_and_none_disable_the_limit_of_silence() {
+        let options = ReflectorOptions::<()>::default();
+        assert!(options.stall_after.is_some());
+        assert_eq!(options.clone().stall_after(None).stall_after, None);
+        assert_eq!(options.clone().stall_after(Duration::ZERO).stall_after, None);
+        let minute = Duration::from_secs(60);
+        assert_eq!(options.clone().stall_after(minute).stall_after, Some(minute));
+        assert_eq!(options.stall_after(Some(minute)).stall_after, Some(minute));
     }
 }

@@ -182,7 +182,8 @@ impl<T: Object> Store<T> {
         self.cell.state.load().get_named(namespace, name).cloned()
     }
 
-    /// Returns the memory of all objects in bytes, without keys and indexes; `None` if it is not known.
+    /// Returns the memory of all objects in bytes, without keys and indexes; `None` if it is not
+    /// known.
     ///
     /// It is known for packed objects, and for others if the informer measures them: see
     /// [`InformerBuilder::measure`](crate::InformerBuilder::measure). It is exported as the metric

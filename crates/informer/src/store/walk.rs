@@ -62,8 +62,8 @@ impl<V> Tree<V> {
 
 /// The values of slices, one by one.
 ///
-/// [`Iterator::flatten`] visits them through a reference to the closure. Without link-time optimisation
-/// that is a call for each value, which takes three times as long as the rest
+/// [`Iterator::flatten`] visits them through a reference to the closure. Without link-time
+/// optimisation that is a call for each value, which takes three times as long as the rest
 /// (`cargo xtask bench informer store`, "visit, each").
 #[derive(Debug)]
 pub(super) struct Values<'t, V, I> {

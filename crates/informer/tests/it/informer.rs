@@ -683,9 +683,9 @@ fn two_sources_cannot_have_the_same_namespace() {
 async fn the_longest_durations_cause_no_overflow() {
     let live = Live::new(&["a@1"]);
     let builder = SharedInformer::builder(live.clone()).resync_every(Duration::MAX);
-    let informer = builder.retry_not_served_after(Some(Duration::MAX)).reflector(|it| {
+    let informer = builder.retry_not_served_after(Duration::MAX).reflector(|it| {
         let backoff = BackoffOptions::default().between(Duration::MAX, Duration::MAX);
-        it.stall_after(Some(Duration::MAX)).min_watch_timeout(Duration::MAX).backoff(backoff)
+        it.stall_after(Duration::MAX).min_watch_timeout(Duration::MAX).backoff(backoff)
     });
     let informer = informer.build();
     let (received, _) = add(&informer, HandlerOptions::default().resync_every(Duration::MAX));
@@ -700,7 +700,7 @@ async fn the_longest_durations_cause_no_overflow() {
     assert_eq!(received.take(), ["!a@1", "a@1>2"]);
 
     let live = Live::new(&["a@1"]);
-    let informer = SharedInformer::builder(live.clone()).retry_not_served_after(Some(Duration::MAX)).build();
+    let informer = SharedInformer::builder(live.clone()).retry_not_served_after(Duration::MAX).build();
     informer.start();
     informer.synced().await.expect("the informer syncs");
     live.refuse(Some(Reason::NotFound));

@@ -1,6 +1,8 @@
 //! Collections that the server does not serve, or appears not to serve: what happens to their
 //! objects.
 
+use std::time::Duration;
+
 use dogwatch_core::Reason;
 use dogwatch_informer::{HandlerOptions, HealthState, OnGone, SharedInformer};
 
@@ -89,14 +91,16 @@ async fn a_collection_that_is_gone_is_emptied_under_the_clear_policy_unless_it_i
 
 #[tokio::test(start_paused = true)]
 async fn a_collection_that_is_gone_ends_an_informer_without_revival() {
-    let live = Live::new(&["a@1"]);
-    live.refuse(Some(Reason::NotFound));
-    let informer = SharedInformer::builder(live).retry_not_served_after(None).build();
-    informer.start();
-    let error = informer.synced().await.expect_err("the collection is gone");
-    assert!(
-        error.to_string().starts_with("informer things ended before it was synced: not served"),
-        "{error}"
-    );
-    assert!(informer.is_stopped());
+    for never in [None, Some(Duration::ZERO)] {
+        let live = Live::new(&["a@1"]);
+        live.refuse(Some(Reason::NotFound));
+        let informer = SharedInformer::builder(live).retry_not_served_after(never).build();
+        informer.start();
+        let error = informer.synced().await.expect_err("the collection is gone");
+        assert!(
+            error.to_string().starts_with("informer things ended before it was synced: not served"),
+            "{error}"
+        );
+        assert!(informer.is_stopped());
+    }
 }

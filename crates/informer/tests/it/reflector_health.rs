@@ -28,8 +28,9 @@ async fn a_missing_permission_is_reported() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_server_is_reported_with_its_address_and_since_when() {
-    let nobody = || Answer::Refused(unreachable(ErrorKind::ConnectionRefused));
-    let mut run = Run::start(Script::new([nobody(), nobody(), watch(vec![end("2")])]), options());
+    let no_connection = || Answer::Refused(unreachable(ErrorKind::ConnectionRefused));
+    let mut run =
+        Run::start(Script::new([no_connection(), no_connection(), watch(vec![end("2")])]), options());
     let started = tokio::time::Instant::now();
     run.after(SECOND).await;
     let health = run.health();
@@ -48,8 +49,8 @@ async fn an_unreachable_server_is_reported_with_its_address_and_since_when() {
 
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_an_open_watch_resolves_the_problem() {
-    let nobody = || Answer::Refused(unreachable(ErrorKind::ConnectionRefused));
-    let script = Script::new([watch_closed(vec![end("2")]), nobody(), watch(Vec::new())]);
+    let no_connection = || Answer::Refused(unreachable(ErrorKind::ConnectionRefused));
+    let script = Script::new([watch_closed(vec![end("2")]), no_connection(), watch(Vec::new())]);
     let mut run = Run::start(script, options());
     run.now().await;
     assert!(!run.health().is_ok() && run.health().synced);

@@ -121,8 +121,8 @@ async fn ref_10_an_error_in_the_stream_is_handled_like_one_at_its_start() {
 #[tokio::test(start_paused = true)]
 async fn ref_10_a_busy_server_and_a_refused_connection_are_retried_after_a_backoff() {
     let busy = || Answer::Refused(refused(Reason::TooManyRequests));
-    let nobody = || Answer::Refused(unreachable(std::io::ErrorKind::ConnectionRefused));
-    for answers in [[busy(), busy(), one_thing()], [nobody(), nobody(), one_thing()]] {
+    let no_connection = || Answer::Refused(unreachable(std::io::ErrorKind::ConnectionRefused));
+    for answers in [[busy(), busy(), one_thing()], [no_connection(), no_connection(), one_thing()]] {
         let mut run = Run::start(Script::new(answers), options());
         assert_eq!(run.after(3 * SECOND).await, ["begin", "item a@1", "end 2"]);
         assert_eq!(run.script.requests(), ["initial \"\""; 3]);

@@ -191,7 +191,7 @@ async fn objects_are_delivered_while_the_list_is_being_received() {
 #[tokio::test(start_paused = true)]
 async fn a_stalled_list_is_given_up() {
     let script = Script::new([Answer::Steps(vec![item("a@1")]), list(&["a@1"], "2")]);
-    let mut run = Run::start(script, lists_only().stall_after(Some(MINUTE)));
+    let mut run = Run::start(script, lists_only().stall_after(MINUTE));
     assert_eq!(run.after(MINUTE).await, ["begin", "item a@1", "abort"]);
     assert_eq!(run.after(SECOND).await, ["begin", "item a@1", "end 2"]);
 }

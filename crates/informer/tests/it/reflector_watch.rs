@@ -97,8 +97,8 @@ async fn ref_8_a_watch_without_a_version_advances_it_only_from_the_first_change_
 
 #[tokio::test(start_paused = true)]
 async fn ref_5_refused_connections_are_retried_without_a_relist() {
-    let nobody = || Answer::Refused(unreachable(ErrorKind::ConnectionRefused));
-    let mut run = following((0..5).map(|_| nobody()));
+    let no_connection = || Answer::Refused(unreachable(ErrorKind::ConnectionRefused));
+    let mut run = following((0..5).map(|_| no_connection()));
     run.after(26 * SECOND).await;
     assert_eq!(run.script.requests()[1..], ["watch \"2\""; 6]);
     assert_eq!(run.script.times()[1..], [0, 800, 2400, 5600, 12_000, 24_800]);
@@ -272,7 +272,7 @@ async fn bookmarks_end_a_silence_and_a_watch_that_is_never_opened_is_silent() {
     let minute = || Step::Pause(MINUTE);
     let events =
         vec![minute(), bookmark("3"), minute(), bookmark("3"), minute(), bookmark("4"), minute(), minute()];
-    let options = lists_only().stall_after(Some(Duration::from_secs(90)));
+    let options = lists_only().stall_after(Duration::from_secs(90));
     let script = Script::new([list(&[], "2"), watch(events), Answer::Silence, watch(vec![bookmark("5")])]);
     let mut run = Run::start(script, options);
     run.after(4 * MINUTE).await;

@@ -46,13 +46,13 @@ pub(crate) fn is_on(object: &impl Object) -> bool {
 
 /// One change that a member received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Received {
     Added { key: String, state: State, initial: bool },
     Updated { key: String, old: State, new: State },
     Deleted { key: String, last: State, missed: bool },
 }
 
-impl Told {
+impl Received {
     fn of(change: &Change<Sample>) -> Self {
         let (key, state) = entry(change.object());
         match change {
@@ -103,7 +103,7 @@ pub(crate) struct Witness {
     newest: BTreeMap<String, u64>,
     /// The uids of the objects that were reported as deleted.
     gone: BTreeSet<String>,
-    log: Vec<Told>,
+    log: Vec<Received>,
     /// Set if versions went back or started again: only consistency between consecutive changes is
     /// checked then.
     pub(crate) rewound: bool,
@@ -120,54 +120,61 @@ impl Witness {
     }
 
     /// Records one change and everything that is wrong with it.
-    pub(crate) fn told(&mut self, change: &Change<Sample>, at: &Circumstances) {
-        let told = Told::of(change);
-        if let Some(problem) = self.problem(change, &told, at) {
-            self.wrong.push(format!("{:?}: {problem}: {told:?} at {at:?}", self.member));
+    pub(crate) fn receive(&mut self, change: &Change<Sample>, at: &Circumstances) {
+        let received = Received::of(change);
+        if let Some(problem) = self.problem(change, &received, at) {
+            self.wrong.push(format!("{:?}: {problem}: {received:?} at {at:?}", self.member));
         }
-        told.apply(&mut self.picture);
+        received.apply(&mut self.picture);
         let (key, state) = entry(change.object());
-        if matches!(told, Told::Deleted { .. }) {
+        if matches!(received, Received::Deleted { .. }) {
             self.gone.insert(state.uid.clone());
         }
         self.newest.insert(key, state.version);
-        self.log.push(told);
+        self.log.push(received);
     }
 
-    fn problem(&self, change: &Change<Sample>, told: &Told, at: &Circumstances) -> Option<&'static str> {
+    fn problem(
+        &self,
+        change: &Change<Sample>,
+        received: &Received,
+        at: &Circumstances,
+    ) -> Option<&'static str> {
         let (key, state) = entry(change.object());
         let (known, newest) = (self.picture.get(&key), self.newest.get(&key));
         if self.left {
             return Some("received after it left");
         }
         if self.rewound {
-            return self.contradiction(told);
+            return self.contradiction(received);
         }
         if at.store.is_some_and(|store| store < state.version) && self.member.of != Watched::TwoNamespaces {
             return Some("the store does not show it yet");
         }
-        match told {
-            Told::Added { .. } if known.is_some() => Some("added twice"),
-            Told::Added { .. } if newest.is_some_and(|it| *it >= state.version) => {
+        match received {
+            Received::Added { .. } if known.is_some() => Some("added twice"),
+            Received::Added { .. } if newest.is_some_and(|it| *it >= state.version) => {
                 Some("added again with an old version")
             }
-            Told::Added { .. } if self.deletions_are_final() && self.gone.contains(&state.uid) => {
+            Received::Added { .. } if self.deletions_are_final() && self.gone.contains(&state.uid) => {
                 Some("exists again after its deletion")
             }
-            Told::Added { initial: true, .. } if at.synced => Some("initial after the initial list"),
-            Told::Added { initial: false, .. } if self.joined_at.is_some_and(|it| it >= state.version) => {
+            Received::Added { initial: true, .. } if at.synced => Some("initial after the initial list"),
+            Received::Added { initial: false, .. }
+                if self.joined_at.is_some_and(|it| it >= state.version) =>
+            {
                 Some("existed before it joined, and is not initial")
             }
-            Told::Added { .. } => None,
-            Told::Updated { old, new, .. } => match known {
+            Received::Added { .. } => None,
+            Received::Updated { old, new, .. } => match known {
                 None => Some("updated, but unknown"),
                 Some(known) if known != old => Some("updated from another state"),
                 Some(_) if old.uid != new.uid => Some("updated into another object"),
                 Some(_) if new.version > old.version => None,
-                Some(_) if new == old && self.is_told_again() => None,
+                Some(_) if new == old && self.is_received_again() => None,
                 Some(_) => Some("updated to the same or an older state"),
             },
-            Told::Deleted { last, missed, .. } => match known {
+            Received::Deleted { last, missed, .. } => match known {
                 None => Some("deleted, but unknown"),
                 Some(known) if known.uid != last.uid => Some("another object was deleted"),
                 Some(known) if known.version > last.version => Some("deleted in an older state"),
@@ -180,17 +187,17 @@ impl Witness {
     }
 
     /// Returns a contradiction to the changes before, regardless of versions.
-    fn contradiction(&self, told: &Told) -> Option<&'static str> {
-        match told {
-            Told::Added { key, .. } if self.picture.contains_key(key) => Some("added twice"),
-            Told::Added { .. } => None,
-            Told::Updated { key, old, new } => match self.picture.get(key) {
+    fn contradiction(&self, received: &Received) -> Option<&'static str> {
+        match received {
+            Received::Added { key, .. } if self.picture.contains_key(key) => Some("added twice"),
+            Received::Added { .. } => None,
+            Received::Updated { key, old, new } => match self.picture.get(key) {
                 None => Some("updated, but unknown"),
                 Some(known) if known != old => Some("updated from another state"),
                 Some(_) if old.uid != new.uid => Some("updated into another object"),
                 Some(_) => None,
             },
-            Told::Deleted { key, last, .. } => match self.picture.get(key) {
+            Received::Deleted { key, last, .. } => match self.picture.get(key) {
                 None => Some("deleted, but unknown"),
                 Some(known) if known.uid != last.uid => Some("another object was deleted"),
                 Some(_) => None,
@@ -205,12 +212,12 @@ impl Witness {
     }
 
     /// Returns the key of an object that was reported as deleted although the server has it.
-    pub(crate) fn told_too_much<'t>(&self, truth: &'t Truth) -> Option<&'t str> {
+    pub(crate) fn received_too_much<'t>(&self, truth: &'t Truth) -> Option<&'t str> {
         let mut there = truth.objects.iter().filter(|_| self.deletions_are_final());
         there.find(|(_, it)| self.gone.contains(&it.uid)).map(|(key, _)| key.as_str())
     }
 
-    fn is_told_again(&self) -> bool {
+    fn is_received_again(&self) -> bool {
         matches!(self.member.manner, Manner::Again(_))
     }
 
@@ -252,7 +259,7 @@ impl Witness {
         }
         let joined = self.joined_at.unwrap_or(0);
         let mut deletions = reference.log.iter().filter_map(|it| match it {
-            Told::Deleted { last, .. } if last.version > joined => Some(last.uid.as_str()),
+            Received::Deleted { last, .. } if last.version > joined => Some(last.uid.as_str()),
             _ => None,
         });
         deletions.find(|uid| !self.gone.contains(*uid))
@@ -260,7 +267,7 @@ impl Witness {
 
     /// Returns the additions and deletions of each key, which a merged backlog must keep.
     fn lives(&self) -> impl Iterator<Item = (&str, Vec<(bool, &str)>)> {
-        let keys: std::collections::BTreeSet<_> = self.log.iter().map(Told::key).collect();
+        let keys: std::collections::BTreeSet<_> = self.log.iter().map(Received::key).collect();
         keys.into_iter().map(|key| (key, self.lives_of(key)))
     }
 
@@ -269,9 +276,9 @@ impl Witness {
             .iter()
             .filter(|it| it.key() == key)
             .filter_map(|it| match it {
-                Told::Added { state, .. } => Some((true, state.uid.as_str())),
-                Told::Deleted { last, .. } => Some((false, last.uid.as_str())),
-                Told::Updated { .. } => None,
+                Received::Added { state, .. } => Some((true, state.uid.as_str())),
+                Received::Deleted { last, .. } => Some((false, last.uid.as_str())),
+                Received::Updated { .. } => None,
             })
             .collect()
     }
@@ -282,18 +289,18 @@ impl Witness {
 
     /// Returns the number of deletions that were only inferred from a list.
     pub(crate) fn missed(&self) -> usize {
-        self.log.iter().filter(|it| matches!(it, Told::Deleted { missed: true, .. })).count()
+        self.log.iter().filter(|it| matches!(it, Received::Deleted { missed: true, .. })).count()
     }
 
     /// Returns the last change.
-    pub(crate) fn last(&self) -> Option<&Told> {
+    pub(crate) fn last(&self) -> Option<&Received> {
         self.log.last()
     }
 }
 
 /// Returns true if a log is a replay of the picture at some point of the reference, followed by the
 /// reference from there on.
-fn continues(log: &[Told], reference: &[Told], to_the_end: bool) -> bool {
+fn continues(log: &[Received], reference: &[Received], to_the_end: bool) -> bool {
     let mut picture = Picture::new();
     for at in 0..=reference.len() {
         let (replay, rest) = log.split_at(picture.len().min(log.len()));
@@ -309,7 +316,7 @@ fn continues(log: &[Told], reference: &[Told], to_the_end: bool) -> bool {
                 || !to_the_end
                     && rest.is_empty()
                     && replayed.iter().all(|(key, it)| picture.get(key) == Some(it));
-            whole && replay.iter().all(Told::is_initial)
+            whole && replay.iter().all(Received::is_initial)
         };
         if follows && replayed() {
             return true;

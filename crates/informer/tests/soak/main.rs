@@ -45,7 +45,7 @@ const PROGRESS: Duration = Duration::from_secs(10);
 struct Totals {
     schedules: u64,
     steps: usize,
-    told: usize,
+    received: usize,
     missed: usize,
     members: usize,
     relists: u64,
@@ -68,7 +68,7 @@ impl Totals {
         let Outcome { tally, .. } = outcome;
         self.schedules += 1;
         self.steps += outcome.steps;
-        self.told += outcome.told;
+        self.received += outcome.received;
         self.missed += outcome.missed;
         self.members += outcome.members;
         self.relists += outcome.relists;
@@ -88,7 +88,7 @@ impl Totals {
 
     /// Returns true if everything that schedules are made for has happened.
     fn is_rich(&self) -> bool {
-        let counts = [self.told, self.missed, self.looks, self.gone, self.poisoned].map(|it| it as u64);
+        let counts = [self.received, self.missed, self.looks, self.gone, self.poisoned].map(|it| it as u64);
         let faults = [self.relists, self.delayed, self.refused, self.reset, self.dropped];
         let faults = faults.into_iter().chain([self.bookmarks, self.poison]);
         counts.into_iter().chain(faults).all(|it| it > self.schedules / 10)
@@ -124,8 +124,9 @@ fn run_all(first: u64, another: impl Fn(u64) -> bool + Sync, progress: bool) -> 
             let outcome = run(seed);
             if !outcome.wrong.is_empty() {
                 failed.store(true, Ordering::Relaxed);
-                let told = format!("seed {seed}:\n  {}\n{}", outcome.wrong.join("\n  "), Schedule::of(seed));
-                failure.lock().unwrap().get_or_insert(told);
+                let report =
+                    format!("seed {seed}:\n  {}\n{}", outcome.wrong.join("\n  "), Schedule::of(seed));
+                failure.lock().unwrap().get_or_insert(report);
             }
             let mut totals = totals.lock().unwrap();
             totals.add(&outcome);
@@ -134,7 +135,7 @@ fn run_all(first: u64, another: impl Fn(u64) -> bool + Sync, progress: bool) -> 
                 *last_word = Instant::now();
                 eprintln!(
                     "{} schedules, {} changes delivered, {} relists; now at seed {seed}",
-                    totals.schedules, totals.told, totals.relists
+                    totals.schedules, totals.received, totals.relists
                 );
             }
         }
@@ -254,7 +255,7 @@ fn a_seed_does_the_same_in_every_process() {
     let (first, count) = variable(COUNT).map_or((1_000, 30), |count| (0, count));
     let differences = trace::differences("a_seed_does_the_same_in_every_process", first, count, |seed| {
         let outcome = run(seed);
-        assert!(outcome.told > 0, "seed {seed} delivers no change");
+        assert!(outcome.received > 0, "seed {seed} delivers no change");
     });
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

@@ -90,7 +90,7 @@ impl Notes {
         let synced = self.registration.get().is_some_and(Registration::is_synced);
         let at = Circumstances { synced, store: number(&self.store.version()) };
         let mut witness = self.witness.lock().expect("a witness does not panic");
-        witness.told(change, &at);
+        witness.receive(change, &at);
         record(|| format!("{:?} {:?} {:?}", witness.member, at, witness.last()));
     }
 }

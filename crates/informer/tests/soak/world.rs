@@ -61,7 +61,7 @@ pub(crate) struct Outcome {
     pub(crate) steps: usize,
     /// The number of changes that all members received, and the number of inferred deletions among
     /// them.
-    pub(crate) told: usize,
+    pub(crate) received: usize,
     pub(crate) missed: usize,
     pub(crate) members: usize,
     pub(crate) relists: u64,
@@ -498,7 +498,7 @@ impl World {
                 wrong.push(format!("{what} marks {sound}, which can be decoded or is gone"));
             }
             for witness in observed.members.iter().map(Joined::witness) {
-                let too_much = witness.told_too_much(&truth);
+                let too_much = witness.received_too_much(&truth);
                 wrong.extend(
                     too_much
                         .map(|it| format!("{:?} received a deletion of {it}, which exists", witness.member)),
@@ -533,7 +533,7 @@ impl World {
             for member in &mut observed.members {
                 member.end().await;
                 let witness = member.witness();
-                self.outcome.told += witness.events();
+                self.outcome.received += witness.events();
                 self.outcome.missed += witness.missed();
                 self.outcome.members += 1;
             }

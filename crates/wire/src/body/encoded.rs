@@ -84,7 +84,8 @@ impl EncodedObject<'_> {
         }
     }
 
-    /// Decodes the status of an error event. The watch is over even if the status cannot be decoded.
+    /// Decodes the status of an error event. The watch is over even if the status cannot be
+    /// decoded.
     pub(super) fn status(self) -> Status {
         self.decode(Fields::default()).unwrap_or_else(|bad| undecodable_status(&bad))
     }

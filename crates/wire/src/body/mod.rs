@@ -1,8 +1,8 @@
 //! The bodies of responses: one object, a list, or a watch, in each encoding.
 //!
 //! A splitter knows the structure between the objects and holds at most one incomplete object. It
-//! passes each object on before it is decoded, so that only [`EncodedObject::decode`] depends on the
-//! type of the objects.
+//! passes each object on before it is decoded, so that only [`EncodedObject::decode`] depends on
+//! the type of the objects.
 
 mod json_object;
 mod protobuf_object;

@@ -8,7 +8,8 @@ use crate::protobuf::{Cursor, Envelope, Fields, Schema, canonical};
 use crate::read_error::ReadError;
 use crate::reader::Reader;
 
-/// The field numbers of the metadata of an object, and of the parts of the metadata that identify it.
+/// The field numbers of the metadata of an object, and of the parts of the metadata that identify
+/// it.
 const METADATA: u32 = 1;
 const NAME: u32 = 1;
 const NAMESPACE: u32 = 3;

@@ -289,8 +289,8 @@ impl<'de> Cursor<'de> {
         Ok(&self.text[start..self.at])
     }
 
-    /// Returns the positions, in the object at this position, of its managed fields, each with the comma
-    /// that separates it from another member. Does not move.
+    /// Returns the positions, in the object at this position, of its managed fields, each with the
+    /// comma that separates it from another member. Does not move.
     pub(crate) fn managed_fields(&mut self) -> Result<Vec<Range<usize>>, ReadError> {
         let start = self.at;
         let mut found: Vec<Range<usize>> = Vec::new();
@@ -301,8 +301,8 @@ impl<'de> Cursor<'de> {
             cursor.for_each_member("managedFields", &mut |cursor, member| {
                 cursor.skip()?;
                 let (mut from, mut to) = (member.separator, cursor.at);
-                // Without a comma before it, or with one that is removed already, the comma behind it
-                // is superfluous.
+                // Without a comma before it, or with one that is removed already, the comma behind
+                // it is superfluous.
                 if member.is_first || found.last().is_some_and(|it| from - start < it.end) {
                     from = member.key;
                     to = if cursor.peek()? == b',' { cursor.at + 1 } else { to };
@@ -334,7 +334,8 @@ impl<'de> Cursor<'de> {
         Ok(found)
     }
 
-    /// Visits the value of each member of the object at this position with this key, and skips the others.
+    /// Visits the value of each member of the object at this position with this key, and skips the
+    /// others.
     fn for_each_member(
         &mut self,
         key: &str,

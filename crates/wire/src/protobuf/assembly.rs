@@ -41,8 +41,8 @@ impl Envelope<'_> {
     }
 }
 
-/// Returns the part of an encoded object that is its entry in a list of its kind; `None` if the bytes
-/// are not an object in its envelope.
+/// Returns the part of an encoded object that is its entry in a list of its kind; `None` if the
+/// bytes are not an object in its envelope.
 ///
 /// A list is the head of its envelope, its metadata, the entries, and the tail:
 /// see [`Envelope::head`].
@@ -69,8 +69,8 @@ pub fn entry_head(length: usize) -> Vec<u8> {
 }
 
 /// Returns the part of an encoded object that is the message of its metadata alone, a
-/// `PartialObjectMetadata` of `meta.k8s.io/v1`; `None` if the bytes are not an object in its envelope,
-/// or if its metadata is not first.
+/// `PartialObjectMetadata` of `meta.k8s.io/v1`; `None` if the bytes are not an object in its
+/// envelope, or if its metadata is not first.
 ///
 /// ```
 /// use dogwatch_wire::{metadata_message, to_protobuf};

@@ -72,7 +72,8 @@ impl Check {
         }
     }
 
-    /// Checks a message in a field. Those with a JSON form of their own are read when they are needed.
+    /// Checks a message in a field. Those with a JSON form of their own are read when they are
+    /// needed.
     fn nested(&self, message: u16, bytes: &[u8], depth: u32) -> Result<(), ReadError> {
         match self.schema.message(message).form {
             Form::Object => self.message(message, bytes, depth),

@@ -156,7 +156,8 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    /// Returns the value: a scalar, or the start of a map or a sequence. Must not be called for JSON.
+    /// Returns the value: a scalar, or the start of a map or a sequence. Must not be called for
+    /// JSON.
     pub(crate) fn token(&mut self) -> Result<Token<'de, '_>, ReadError> {
         if self.take_null()? {
             return Ok(Token::Null);
@@ -281,8 +282,8 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    /// Returns the number of elements of the sequence that was just entered. There may be more if an
-    /// element holds several numbers.
+    /// Returns the number of elements of the sequence that was just entered. There may be more if
+    /// an element holds several numbers.
     pub(crate) fn count(&self) -> usize {
         match self.frames.last() {
             Some(Frame::List(frame)) => frame.count,

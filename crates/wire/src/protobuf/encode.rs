@@ -59,9 +59,9 @@ impl EncodeError {
 /// Returns the body of an object: its envelope, with its message.
 ///
 /// # Errors
-/// Returns an error if the object has no API version and kind, if the kind has no protobuf encoding,
-/// or if a value does not have the type of its field. If `known_only` is set, also if a member is not a
-/// field; otherwise it is left out.
+/// Returns an error if the object has no API version and kind, if the kind has no protobuf
+/// encoding, or if a value does not have the type of its field. If `known_only` is set, also if a
+/// member is not a field; otherwise it is left out.
 pub(crate) fn encode(object: &Value, known_only: bool) -> Result<Vec<u8>, EncodeError> {
     let Value::Object(members) = object else { return Err(EncodeError::expected("an object", object)) };
     let text = |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -239,7 +239,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// Appends the field with this name of a message that stands for one of its fields, if it has it.
+    /// Appends the field with this name of a message that stands for one of its fields, if it has
+    /// it.
     fn alternative(
         self,
         message: u16,

@@ -109,8 +109,8 @@ impl<'de> Fields<'de> {
     }
 }
 
-/// Reads the integer at the start of `bytes`, and returns it with its length. Returns `None` if more
-/// bytes are needed.
+/// Reads the integer at the start of `bytes`, and returns it with its length. Returns `None` if
+/// more bytes are needed.
 ///
 /// # Errors
 /// Returns an error if it has more than 64 bits.

@@ -101,8 +101,8 @@ pub(crate) fn join(message: u16, header: &Header<'_>, split: &[u8]) -> Result<Ve
     Ok(out)
 }
 
-/// Returns the message of an object with another resource version in its metadata. Fields that are not
-/// in the table are kept.
+/// Returns the message of an object with another resource version in its metadata. Fields that are
+/// not in the table are kept.
 ///
 /// # Errors
 /// Returns an error if the message or its metadata is malformed.
@@ -120,8 +120,8 @@ pub(crate) fn with_version(bytes: &[u8], version: &str) -> Result<Vec<u8>, ReadE
     }
 }
 
-/// Appends metadata with another resource version, which is written where the fields of the table have
-/// it: before the first field with a larger number.
+/// Appends metadata with another resource version, which is written where the fields of the table
+/// have it: before the first field with a larger number.
 fn metadata_with_version(bytes: &[u8], version: &str, out: &mut Vec<u8>) -> Result<(), ReadError> {
     let mut is_written = false;
     let mut fields = Fields::new(bytes);

@@ -27,8 +27,8 @@ pub(super) fn push_time(seconds: i64, nanos: Option<i64>, out: &mut String) -> b
     written.is_ok()
 }
 
-/// Returns the date of a day, counted from 1970-01-01: years of 400 years, 100, 4 and 1, which start
-/// in March, so that the day that some years lack is their last one.
+/// Returns the date of a day, counted from 1970-01-01: years of 400 years, 100, 4 and 1, which
+/// start in March, so that the day that some years lack is their last one.
 fn date(day: i64) -> (i64, i64, i64) {
     let day = day + 719_468;
     let (era, of_era) = (day.div_euclid(146_097), day.rem_euclid(146_097));
@@ -40,9 +40,9 @@ fn date(day: i64) -> (i64, i64, i64) {
     (era * 400 + year + next, month, of_month)
 }
 
-/// Parses a time such as `2026-11-17T21:47:18Z`, with any number of decimals and any offset. Returns
-/// the seconds since 1970, rounded down, and the nanoseconds after them. Every time that an API server
-/// accepts has them, also the last day of the year 9999.
+/// Parses a time such as `2026-11-17T21:47:18Z`, with any number of decimals and any offset.
+/// Returns the seconds since 1970, rounded down, and the nanoseconds after them. Every time that an
+/// API server accepts has them, also the last day of the year 9999.
 pub(super) fn parse_time(text: &str) -> Option<(i64, i64)> {
     let number = |range: std::ops::Range<usize>| -> Option<i64> {
         let digits = text.get(range)?;

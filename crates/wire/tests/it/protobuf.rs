@@ -91,7 +91,8 @@ fn every_golden_object_is_the_same_after_encoding_and_decoding() {
         let ours = to_protobuf(&object).unwrap_or_else(|error| panic!("{name}: {error}"));
         let decoded: Value = from_protobuf(&ours, all()).unwrap_or_else(|bad| panic!("{name}: {bad}"));
         assert_eq!(decoded, object, "{name}");
-        // Go writes the empty fields of embedded and other messages too, but nothing that is larger.
+        // Go writes the empty fields of embedded and other messages too, but nothing that is
+        // larger.
         assert!(ours.len() <= encoded.len(), "{name}: {} bytes instead of {}", ours.len(), encoded.len());
     }
 }

@@ -1,5 +1,5 @@
-//! The contribution of write coalescing (the cork), reading turns and the frame tracker of a
-//! connection: each on and off, with 1, 2 and 8 calling threads.
+//! The contribution of write coalescing, reading turns and the stream tracker of a connection:
+//! each on and off, with 1, 2 and 8 calling threads.
 //!
 //! The pods are bare. Callers are processes that take turns, and each round begins with another
 //! one. Pods and callers share all processors: half of two would leave one for all calling threads.
@@ -46,7 +46,7 @@ pub(super) async fn run(settings: &BenchSettings) -> Result<()> {
     println!("| pods | threads | parts | calls/s | ratio | CPU us/call | ratio | p50 us | p99 us | failed |");
     println!("|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|");
     for count in PODS {
-        let (pods, service) = (Pods::serve(count, Kind::Bare)?, format!("parts-{count}"));
+        let (pods, service) = (Pods::serve(count, Kind::Bare)?, format!("ablation-{count}"));
         cluster.publish_pods(&service, &pods, SLICE).await?;
         for workers in WORKERS {
             let mut participants = participants(&cluster, &service, workers).await?;
@@ -70,7 +70,7 @@ async fn participants(cluster: &TestCluster, service: &str, workers: usize) -> R
     let mut participants = Vec::new();
     for switches in switches::ALL {
         let workers = workers.to_string();
-        let arguments = ["grpc", "call-parts", switches.name(), &workers].map(str::to_owned).to_vec();
+        let arguments = ["grpc", "call-ablated", switches.name(), &workers].map(str::to_owned).to_vec();
         let contender = Contender { kind: ContenderKind::Kube, program: itself.clone(), arguments };
         // Both sides run on all processors.
         let mut caller =
