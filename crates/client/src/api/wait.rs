@@ -161,10 +161,7 @@ impl<K: DeserializeOwned + Object> Api<K> {
         if let Some(bad) = list.bad.into_iter().next() {
             return Err(bad.into());
         }
-        let mut watch = WatchParams::after(list.metadata.version);
-        watch.labels = params.labels.clone();
-        watch.fields = params.fields.clone();
-        watch.shard_selector = params.shard_selector.clone();
+        let watch = WatchParams::after(list.metadata.version).selectors(params.selectors.clone());
         let state = list.items.into_iter().filter_map(|it| Some((it.key()?, it))).collect();
         Ok((state, watch))
     }
