@@ -18,7 +18,7 @@ use super::fetch::{self, DiscoveryFormat, FetchedDiscovery};
 use super::http_cache::HttpCache;
 use super::legacy;
 use super::model::Discovery;
-use super::source::Source;
+use super::source::DiscoverySource;
 use crate::client::Client;
 use crate::error::Error;
 
@@ -80,7 +80,7 @@ pub struct CachedDiscovery {
 }
 
 struct Inner {
-    source: Source,
+    source: DiscoverySource,
     options: DiscoveryOptions,
     disk: Option<Arc<Disk>>,
     /// Never held across an await.
@@ -128,8 +128,8 @@ impl CachedDiscovery {
     pub fn with_options(client: Client, options: DiscoveryOptions) -> Self {
         let http = options.disk.as_ref().and_then(|it| it.http_directory.clone());
         let source = match http {
-            Some(directory) => Source::with_cache(client, HttpCache::new(directory)),
-            None => Source::of(client),
+            Some(directory) => DiscoverySource::with_cache(client, HttpCache::new(directory)),
+            None => DiscoverySource::of(client),
         };
         let disk = options.disk.clone().map(|it| Arc::new(Disk::new(it)));
         Self { shared: Arc::new(Inner { source, options, disk, state: Mutex::default() }) }

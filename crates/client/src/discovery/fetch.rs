@@ -10,7 +10,7 @@ use super::aggregated::{self, GroupDiscoveryList};
 use super::document::{ApiVersions, GroupList};
 use super::legacy;
 use super::model::{ApiGroup, ApiVersion, Discovery, GroupFailure};
-use super::source::{DocumentResponse, Source, is_not_modified};
+use super::source::{DiscoverySource, DocumentResponse, is_not_modified};
 use crate::client::Client;
 use crate::error::Error;
 use crate::request::JSON;
@@ -96,14 +96,14 @@ impl Discovery {
     /// # Errors
     /// Returns an error if the groups cannot be read.
     pub async fn fetch_as(client: &Client, format: DiscoveryFormat) -> Result<Self, Error> {
-        let reading = read(&Source::of(client.clone()), format, None).await?;
+        let reading = read(&DiscoverySource::of(client.clone()), format, None).await?;
         Ok(Arc::unwrap_or_clone(reading.discovery))
     }
 }
 
 /// Reads everything, or confirms that `known` is still valid and returns its `Arc`.
 pub(crate) async fn read(
-    source: &Source,
+    source: &DiscoverySource,
     format: DiscoveryFormat,
     known: Option<&FetchedDiscovery>,
 ) -> Result<FetchedDiscovery, Error> {
@@ -132,7 +132,7 @@ enum FetchStep {
 }
 
 async fn pages(
-    source: &Source,
+    source: &DiscoverySource,
     format: DiscoveryFormat,
     known: Option<&FetchedDiscovery>,
 ) -> Result<FetchStep, Error> {
@@ -161,7 +161,7 @@ async fn pages(
 }
 
 async fn page(
-    source: &Source,
+    source: &DiscoverySource,
     format: DiscoveryFormat,
     path: &'static str,
     tag: Option<&str>,

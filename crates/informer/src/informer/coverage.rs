@@ -62,12 +62,11 @@ mod tests {
     use super::*;
 
     fn coverage(namespaces: &[&str], labels: &str, fields: &str, sharded: bool) -> Coverage {
-        Coverage {
-            namespaces: namespaces.iter().map(|it| (*it).to_owned()).collect(),
-            labels: labels.parse().expect("a label selector"),
-            fields: fields.parse().expect("a field selector"),
-            sharded,
-        }
+        let mut selectors = Selectors::default()
+            .labels(labels.parse().expect("a label selector"))
+            .fields(fields.parse().expect("a field selector"));
+        selectors.shard = sharded.then(|| "shardRange(object.metadata.uid,'0x0','0x8')".to_owned());
+        Coverage { namespaces: namespaces.iter().map(|it| (*it).to_owned()).collect(), selectors }
     }
 
     #[test]

@@ -164,10 +164,10 @@ pub enum Start {
 pub enum NotFound {
     /// Retry for ever.
     KeepTrying,
-    /// Retry, and end with [`Ended::Gone`](crate::Ended::Gone) if every answer was a 404 for this
-    /// long and the server's discovery confirms that the collection is not served
-    /// ([`ListWatch::is_served`](crate::ListWatch::is_served)). If the source cannot ask discovery,
-    /// the 404 must carry a `Status`: plain text may come from a proxy.
+    /// Retry, and end with [`ReflectorEnded::Gone`](crate::ReflectorEnded::Gone) if every answer
+    /// was a 404 for this long and the server's discovery confirms that the collection is not
+    /// served ([`ListWatch::is_served`](crate::ListWatch::is_served)). If the source cannot ask
+    /// discovery, the 404 must carry a `Status`: plain text may come from a proxy.
     ///
     /// The known objects are kept; the reader of the queue decides what happens to them.
     GoneAfter(Duration),
