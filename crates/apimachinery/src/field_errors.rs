@@ -2,8 +2,8 @@
 //!
 //! A request of 3 MiB can have a million invalid values, and some messages show a whole list for
 //! each invalid item of it. kube-apiserver reports all (`ErrorList.ToAggregate` of
-//! k8s.io/apimachinery v0.36.4 pkg/util/validation/field/errors.go); a server whose memory is shared
-//! with tests cannot.
+//! k8s.io/apimachinery v0.36.4 pkg/util/validation/field/errors.go); a server whose memory is
+//! shared with tests cannot.
 
 use std::ops::Deref;
 

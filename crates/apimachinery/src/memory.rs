@@ -1,18 +1,18 @@
 //! The maximum memory of decoded objects.
 //!
-//! A map takes some 600 bytes, however small it is, so a text of 3 MiB such as `{"":{"":{…}}}` takes
-//! 400 MB when it is decoded. A write holds several copies of an object, in several versions. One limit
-//! for everything that is read from outside bounds them all. kube-apiserver has none, but etcd accepts
-//! only 1.5 MiB: an object of that size exceeds this limit if its maps have less than 15 bytes of text
-//! each.
+//! A map takes some 600 bytes, however small it is, so a text of 3 MiB such as `{"":{"":{…}}}`
+//! takes 400 MB when it is decoded. A write holds several copies of an object, in several versions.
+//! One limit for everything that is read from outside bounds them all. kube-apiserver has none, but
+//! etcd accepts only 1.5 MiB: an object of that size exceeds this limit if its maps have less than
+//! 15 bytes of text each.
 
 use serde_json::Value;
 
 /// The maximum memory of an object without its `metadata.managedFields`, and of those, in bytes.
 pub const OBJECT: usize = 64 * 1024 * 1024;
 
-/// The maximum memory of any text that is parsed, in bytes: an object with its `managedFields`, or the
-/// few that a webhook converts in one call.
+/// The maximum memory of any text that is parsed, in bytes: an object with its `managedFields`, or
+/// the few that a webhook converts in one call.
 pub(crate) const TEXT: usize = 4 * OBJECT;
 
 /// The memory of a value in a list or map, in bytes.
@@ -29,8 +29,8 @@ pub fn exceeded() -> String {
     format!("exceeded max memory of {limit} MiB: the object has too many small lists and maps")
 }
 
-/// Returns the approximate memory of a value, in bytes. Empty maps and nulls count as small maps, because
-/// defaults may fill them in.
+/// Returns the approximate memory of a value, in bytes. Empty maps and nulls count as small maps,
+/// because defaults may fill them in.
 pub fn of(value: &Value) -> usize {
     estimate(value, MAP_NODE)
 }

@@ -1,10 +1,10 @@
 //! JSON values in which every key is a key.
 //!
-//! With its feature `raw_value`, which any crate of a program may enable, serde_json parses the text of
-//! the key `$serde_json::private::RawValue` as JSON again, with a depth limit of its own: nested texts
-//! then overflow the stack, and an object that was stored may not be readable. Text from outside is
-//! parsed here instead. With the feature `arbitrary_precision`, floats themselves come as such a key, and
-//! only serde_json can distinguish them: then its values are used.
+//! With its feature `raw_value`, which any crate of a program may enable, serde_json parses the
+//! text of the key `$serde_json::private::RawValue` as JSON again, with a depth limit of its own:
+//! nested texts then overflow the stack, and an object that was stored may not be readable. Text
+//! from outside is parsed here instead. With the feature `arbitrary_precision`, floats themselves
+//! come as such a key, and only serde_json can distinguish them: then its values are used.
 
 use std::cell::Cell;
 use std::fmt;

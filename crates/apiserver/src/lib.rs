@@ -36,7 +36,8 @@
 //!
 //! - **Authorization.** By default every authenticated user may do everything, whatever roles and
 //!   bindings are stored. Access reviews then allow everything, and their `reason` says so. With
-//!   [`AuthorizationMode::Rbac`] the roles are enforced; the modes Node, ABAC and Webhook do not exist.
+//!   [`AuthorizationMode::Rbac`] the roles are enforced; the modes Node, ABAC and Webhook do not
+//!   exist.
 //! - **CEL.** Validation rules of definitions and admission policies are stored but not evaluated.
 //!   A webhook with `matchConditions` is called as if all of them were true. Storing one of these
 //!   returns a warning.
@@ -46,8 +47,8 @@
 //! - **Containers.** Nothing runs in pods, simulated or not: `exec`, `attach`, `portforward`,
 //!   `proxy` and logs are rejected.
 //! - **Persistence.** All objects are in memory and are lost when the server stops.
-//! - **Long errors.** Of the validation errors of an object and the conflicts of an apply, the first
-//!   thousand are reported, and of unknown fields the first hundred.
+//! - **Long errors.** Of the validation errors of an object and the conflicts of an apply, the
+//!   first thousand are reported, and of unknown fields the first hundred.
 //!
 //! A server that requires no credentials rejects requests that a web page could send to it: see
 //! [`ApiServerBuilder::advertise`] for a server that clients reach by a name other than localhost.

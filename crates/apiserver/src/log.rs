@@ -98,10 +98,11 @@ pub struct Record {
     pub query: String,
     /// The name of the user who sent the request.
     pub user: String,
-    /// The decision of the authorizer, `allow` or `forbid`; empty if the user was not authenticated.
+    /// The decision of the authorizer, `allow` or `forbid`; empty if the user was not
+    /// authenticated.
     pub decision: String,
-    /// The reason of the decision: the binding that allows the request, or what is wrong with one. May
-    /// be empty.
+    /// The reason of the decision: the binding that allows the request, or what is wrong with one.
+    /// May be empty.
     pub reason: String,
     /// The field manager of a write.
     pub manager: String,

@@ -3,11 +3,20 @@
 //! Each function takes the object, or `None` if it does not exist, and returns true once the object
 //! is in the state that its name says.
 //!
-//! ```no_run
-//! use dogwatch_client::{Api, Client, conditions};
+//! ```
+//! use dogwatch_client::{Api, conditions};
 //! use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 //!
-//! # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+//! # let yaml = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: \
+//! #     {name: documents.example.com}, spec: {group: example.com, scope: Namespaced, names: \
+//! #     {plural: documents, kind: Document}, versions: [{name: v1, served: true, storage: true, \
+//! #     schema: {openAPIV3Schema: {type: object}}}]}}";
+//! # let server = builder.yaml(yaml).start().await?;
+//! # let url = server.url().parse()?;
+//! # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 //! let definitions = Api::<CustomResourceDefinition>::all(client);
 //! definitions.wait_for("documents.example.com", conditions::is_crd_established).await?;
 //! # Ok(())
@@ -102,13 +111,23 @@ pub fn is_namespace_active(namespace: Option<&Namespace>) -> bool {
 /// Returns a condition that is true once the object with this uid is gone, also if another object
 /// has taken its name.
 ///
-/// ```no_run
-/// # use dogwatch_client::{Api, conditions};
-/// # use dogwatch_core::DeleteParams;
-/// # use k8s_openapi::api::core::v1::Pod;
-/// # async fn example(pods: Api<Pod>, pod: Pod) -> Result<(), Box<dyn std::error::Error>> {
-/// pods.delete("web-0", &DeleteParams::default()).await?;
-/// pods.wait_for("web-0", conditions::is_deleted(pod.metadata.uid.unwrap_or_default())).await?;
+/// ```
+/// use dogwatch_client::{Api, conditions};
+/// use dogwatch_core::DeleteParams;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {colour: \
+/// #     blue}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = Api::<ConfigMap>::default_namespaced(client);
+/// let uid = maps.get("settings").await?.metadata.uid.unwrap_or_default();
+/// maps.delete("settings", &DeleteParams::default()).await?;
+/// maps.wait_for("settings", conditions::is_deleted(uid)).await?;
 /// # Ok(())
 /// # }
 /// ```

@@ -96,22 +96,20 @@ pub enum ListEvent<T> {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let answer = r#"{"metadata": {"resourceVersion": "7"},
-/// # "items": [{"metadata": {"name": "settings"}}]}"#;
-/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
-/// #     let response = http::Response::builder().status(200);
-/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
-/// #     response.header("content-type", "application/json").body(body)
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {colour: \
+/// #     blue}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let mut maps = Api::<ConfigMap>::all(client).list_pages(&ListParams::default());
 /// while let Some(listed) = maps.try_next().await? {
 ///     if let ListEvent::Item(map) = listed {
 ///         println!("{:?}", map.metadata.name);
 ///     }
 /// }
-/// assert_eq!(maps.into_metadata().version.as_str(), "7");
+/// let version = maps.into_metadata().version; // to watch from
+/// assert!(version.is_exact());
 /// # Ok(())
 /// # }
 /// ```

@@ -28,10 +28,14 @@ impl Client {
     /// credentials.
     ///
     /// # Examples
-    /// ```no_run
-    /// # async fn example(client: dogwatch_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// ```
     /// use dogwatch_client::RequestBody;
     ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+    /// # let url = server.url().parse()?;
+    /// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
     /// let request = http::Request::get("/healthz?verbose").body(RequestBody::default())?;
     /// let response = client.send(request).await?;
     /// println!("{}", response.status());

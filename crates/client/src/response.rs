@@ -17,19 +17,16 @@ use crate::exchange::error_response;
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
+/// use serde_json::json;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let answer = r#"{"metadata": {"name": "settings"}}"#;
-/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
-/// #     let response = http::Response::builder().status(201);
-/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
-/// #     response.header("content-type", "application/json").body(body)
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let path = ["api", "v1", "namespaces", "default", "configmaps"];
-/// let response = client.post().path(&path).json(&ConfigMap::default()).response().await?;
+/// let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "settings" } });
+/// let response = client.post().path(&path).json(&map).response().await?;
 /// assert!(response.was_created());
 /// assert_eq!(response.json::<ConfigMap>()?.metadata.name.as_deref(), Some("settings"));
 /// # Ok(())

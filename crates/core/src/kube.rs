@@ -14,7 +14,7 @@ use kube_core::response::{
 };
 use kube_core::{Expression, Selector as KubeSelector};
 
-use crate::field_selector::{FieldSelector, FieldSelectorError};
+use crate::field_selector::FieldSelectorError;
 use crate::kind::{Gvk, Gvr, ResourceType, Scope};
 use crate::label_selector::{LabelSelector, LabelSelectorError};
 use crate::params::{
@@ -22,6 +22,7 @@ use crate::params::{
     VersionMatch, WatchParams, WriteParams,
 };
 use crate::requirement::{Operator, Requirement};
+use crate::selectors::Selectors;
 use crate::status::{Cause, Details, Reason, Status};
 use crate::version::ResourceVersion;
 
@@ -205,15 +206,13 @@ impl TryFrom<kube::ListParams> for ListParams {
 
     fn try_from(params: kube::ListParams) -> Result<Self, SelectorError> {
         Ok(Self {
-            labels: labels(params.label_selector)?,
-            fields: fields(params.field_selector)?,
+            selectors: selectors(params.label_selector, params.field_selector)?,
             limit: params.limit,
             continue_token: params.continue_token,
             version: version(params.resource_version),
             version_match: params.version_match.map(VersionMatch::from),
             // kube-core's has no effect on lists and is deprecated.
             timeout: None,
-            shard_selector: None,
         })
     }
 }
@@ -222,8 +221,8 @@ impl From<ListParams> for kube::ListParams {
     /// The shard and the timeout are lost.
     fn from(params: ListParams) -> Self {
         Self {
-            label_selector: text(params.labels.to_string()),
-            field_selector: text(params.fields.to_string()),
+            label_selector: text(params.selectors.labels.to_string()),
+            field_selector: text(params.selectors.fields.to_string()),
             limit: params.limit,
             continue_token: params.continue_token,
             version_match: params.version_match.map(kube::VersionMatch::from),
@@ -239,8 +238,7 @@ impl TryFrom<kube::WatchParams> for WatchParams {
     /// kube-core keeps the version apart from the parameters; it is unset here.
     fn try_from(params: kube::WatchParams) -> Result<Self, SelectorError> {
         let mut watch = if params.send_initial_events { Self::initial_events() } else { Self::default() };
-        watch.labels = labels(params.label_selector)?;
-        watch.fields = fields(params.field_selector)?;
+        watch.selectors = selectors(params.label_selector, params.field_selector)?;
         watch.timeout = params.timeout.map(seconds);
         watch.bookmarks = params.bookmarks;
         Ok(watch)
@@ -252,8 +250,8 @@ impl From<WatchParams> for kube::WatchParams {
     /// argument.
     fn from(params: WatchParams) -> Self {
         Self {
-            label_selector: text(params.labels.to_string()),
-            field_selector: text(params.fields.to_string()),
+            label_selector: text(params.selectors.labels.to_string()),
+            field_selector: text(params.selectors.fields.to_string()),
             timeout: params.timeout.map(whole_seconds),
             bookmarks: params.bookmarks,
             send_initial_events: params.send_initial_events.unwrap_or_default(),
@@ -364,12 +362,15 @@ same_variants!(VersionMatch, VersionMatch: NotOlderThan, Exact);
 same_variants!(FieldValidation, ValidationDirective: Ignore, Warn, Strict);
 same_variants!(Propagation, PropagationPolicy: Orphan, Background, Foreground);
 
-fn labels(selector: Option<String>) -> Result<LabelSelector, LabelSelectorError> {
-    selector.map_or_else(|| Ok(LabelSelector::default()), |it| it.parse())
-}
-
-fn fields(selector: Option<String>) -> Result<FieldSelector, FieldSelectorError> {
-    selector.map_or_else(|| Ok(FieldSelector::default()), |it| it.parse())
+fn selectors(labels: Option<String>, fields: Option<String>) -> Result<Selectors, SelectorError> {
+    let mut selectors = Selectors::default();
+    if let Some(labels) = labels {
+        selectors.labels = labels.parse()?;
+    }
+    if let Some(fields) = fields {
+        selectors.fields = fields.parse()?;
+    }
+    Ok(selectors)
 }
 
 fn version(text: Option<String>) -> ResourceVersion {

@@ -47,6 +47,7 @@ mod object;
 mod requirement;
 mod label_selector;
 mod field_selector;
+mod selectors;
 mod params;
 mod path;
 mod status;
@@ -68,6 +69,7 @@ pub use params::{
 };
 pub use path::{InvalidPath, ResourcePath, Segment};
 pub use requirement::{Operator, Requirement};
+pub use selectors::Selectors;
 pub use shared_str::SharedStr;
 pub use status::{Cause, Details, Reason, Status};
 pub use version::ResourceVersion;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dogwatch_controller::{Causes, ControllerStats};
 #[cfg(feature = "grpc")]
-use dogwatch_grpc::{ChannelStats, EndpointStatus, State};
+use dogwatch_grpc::{ChannelStats, ConnectionState, EndpointStatus};
 use dogwatch_informer::{HandlerStats, HealthState, InformerStats, Relist, RelistReason};
 use dogwatch_workqueue::{KeySnapshot, KeyStage, QueueSnapshot};
 use serde::Serialize;
@@ -407,12 +407,12 @@ impl Channel {
 impl Endpoint {
     fn new(status: &EndpointStatus, measures_latency: bool) -> Self {
         let (state, tone) = match status.state {
-            State::Ready => ("ready", Tone::Ok),
-            State::Idle => ("idle", Tone::Wait),
-            State::Connecting => ("connecting", Tone::Wait),
-            State::Backoff => ("backoff", Tone::Bad),
-            State::Draining => ("draining", Tone::Warn),
-            State::Closed => ("closed", Tone::Warn),
+            ConnectionState::Ready => ("ready", Tone::Ok),
+            ConnectionState::Idle => ("idle", Tone::Wait),
+            ConnectionState::Connecting => ("connecting", Tone::Wait),
+            ConnectionState::Backoff => ("backoff", Tone::Bad),
+            ConnectionState::Draining => ("draining", Tone::Warn),
+            ConnectionState::Closed => ("closed", Tone::Warn),
             _ => ("unknown", Tone::Warn),
         };
         let unfit = status.ejected || !status.healthy;

@@ -13,7 +13,7 @@ pub use dogwatch_core::{
     Cause, DeleteParams, Details, FieldSelector, FieldSelectorError, FieldValidation, GetParams, Gvk, Gvr,
     Header, InvalidParams, InvalidPath, LabelSelector, LabelSelectorError, Labels, ListParams, Meta,
     ObjectKeyError, Operator, PatchParams, Preconditions, Propagation, Reason, Requirement, ResourcePath,
-    ResourceType, ResourceVersion, Scope, Segment, SelectorError, SharedStr, Status, VersionMatch,
+    ResourceType, ResourceVersion, Scope, Segment, SelectorError, Selectors, SharedStr, Status, VersionMatch,
     WatchParams, WriteParams,
 };
 #[cfg(feature = "zstd")]

@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use dogwatch_client::{Api, Error};
-use dogwatch_core::{
-    ErrorChain, FieldSelector, LabelSelector, ListParams, Reason, ResourceType, Status, View, WatchParams,
-};
+use dogwatch_core::{ErrorChain, ListParams, Reason, ResourceType, Selectors, Status, View, WatchParams};
 use dogwatch_informer::{
     Change, Index, InformerBuilder, ListEvent, ListWatch, Lists, NotFound, SharedInformer, Store, Watches,
 };
@@ -156,13 +154,6 @@ pub(crate) struct ServiceIndex<T> {
     pub(crate) label: Option<&'static str>,
 }
 
-/// The selectors of a collection.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Selection {
-    pub(crate) labels: LabelSelector,
-    pub(crate) fields: FieldSelector,
-}
-
 impl<T: View + fmt::Debug> Collection<T> {
     /// Starts reading, on the current runtime. Notifies the readers of a service when its objects
     /// change, and all readers when the first list is complete and when an error appears or
@@ -170,7 +161,7 @@ impl<T: View + fmt::Debug> Collection<T> {
     pub(crate) fn start(
         api: &Api<T>,
         index: ServiceIndex<T>,
-        selection: Selection,
+        selectors: Selectors,
         refresh_every: Option<Duration>,
         notifier: &Arc<ChangeNotifier>,
     ) -> Self {
@@ -188,8 +179,7 @@ impl<T: View + fmt::Debug> Collection<T> {
         let name = format!("grpc/{}/{}", api.namespace().unwrap_or_default(), api.resource().plural);
         let mut builder: InformerBuilder<T> =
             SharedInformer::builder(ObservedListWatch { api: api.clone(), status: Arc::clone(&status) });
-        builder = builder.name(name).reflector(|it| it.not_found(NotFound::KeepTrying));
-        builder = builder.labels(selection.labels).fields(selection.fields);
+        builder = builder.name(name).reflector(|it| it.not_found(NotFound::KeepTrying).selectors(selectors));
         if let Some(label) = index.label {
             builder = builder.index(Index::label(label));
         }

@@ -6,7 +6,7 @@ use dogwatch_client::Client;
 use parking_lot::Mutex;
 use tokio::runtime::{self, Handle};
 
-use crate::channel::{ChannelBuilder, ConfigError, KubeChannel};
+use crate::channel::{ChannelBuilder, ChannelConfigError, KubeChannel};
 use crate::endpoints::EndpointSet;
 use crate::resolver::{EndpointWatch, Resolver, ResolverOptions, WeakResolver};
 use crate::target::{Destination, Target, TargetError};
@@ -46,7 +46,7 @@ pub enum DialError {
     Client(#[from] dogwatch_client::Error),
     /// The settings contradict each other.
     #[error("cannot set up the channel")]
-    Config(#[from] ConfigError),
+    Config(#[from] ChannelConfigError),
 }
 
 /// Creates a channel to a target with all defaults: calls go to the endpoints in turn (round

@@ -82,10 +82,10 @@ mod peer_faults;
 #[doc(hidden)]
 pub use channel::measure;
 pub use channel::{
-    ChannelBuilder, ChannelMonitor, ChannelStats, Code, ConfigError, EndpointStatus, Interrupted,
+    ChannelBuilder, ChannelConfigError, ChannelMonitor, ChannelStats, Code, EndpointStatus, Interrupted,
     KubeChannel, ResponseBody, Retry, WaitForReady,
 };
-pub use connection::{Backoff, State};
+pub use connection::{Backoff, ConnectionState};
 pub use dial::{DialError, channel, channel_builder};
 pub use endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
 #[cfg(feature = "tonic")]

@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use compact_str::CompactString;
 use dogwatch_client::{Api, Client};
-use dogwatch_core::{FieldSelector, LabelSelector, Object};
+use dogwatch_core::{FieldSelector, LabelSelector, Object, Selectors};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::collection::{Collection, ReadError, Selection, ServiceIndex};
+use crate::collection::{Collection, ReadError, ServiceIndex};
 use crate::endpoints::{EndpointSet, Unavailable};
 use crate::fold::{FoldInput, fold, has_one_port};
 use crate::notifier::ChangeNotifier;
@@ -121,18 +121,17 @@ impl Namespace {
         // A name that cannot be a label value is not the name of a service; then everything is
         // watched, and nothing is found.
         let labels = only.and_then(|it| by_label(it).ok()).unwrap_or_default();
-        let selection = Selection { labels, ..Selection::default() };
-        let slices = Collection::start(&api, index, selection, refresh_every, &notifier);
+        let selectors = Selectors::default().labels(labels);
+        let slices = Collection::start(&api, index, selectors, refresh_every, &notifier);
         let (legacy, services, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
         let lookups = ServiceLookups::new(client.clone(), name, &notifier);
         let (name, only) = (name.into(), only.map(Into::into));
         Self { client, name, only, refresh_every, notifier, slices, legacy, services, lookups, seen }
     }
 
-    /// Returns the selection of the object with the service's name, or of all objects.
-    fn by_name(&self) -> Selection {
-        let fields = self.only.as_deref().map(FieldSelector::name).unwrap_or_default();
-        Selection { fields, ..Selection::default() }
+    /// Returns the selectors of the object with the service's name, or of all objects.
+    fn by_name(&self) -> Selectors {
+        Selectors::default().fields(self.only.as_deref().map(FieldSelector::name).unwrap_or_default())
     }
 
     /// Subscribes to changes that may affect this service.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use tokio::time::{sleep, timeout};
 
-use crate::connection::State;
+use crate::connection::ConnectionState;
 use crate::test_channel::TestChannel;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -75,7 +75,7 @@ async fn too_many_pings_of_one_server_slows_the_pings_of_the_whole_channel() {
     test.channel.connected(2).await;
     sleep(48 * HOUR).await;
     assert_eq!((first.ended(), second.ended()), (learnt, 0), "the second server should not have to complain");
-    assert!(test.channel.endpoints().iter().all(|it| it.state == State::Ready));
+    assert!(test.channel.endpoints().iter().all(|it| it.state == ConnectionState::Ready));
 }
 
 /// A user may ping known servers often, also during calls that get no response.

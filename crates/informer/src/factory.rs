@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use dogwatch_client::api::{Representation, StaticScope};
 use dogwatch_client::{Api, Client, ClientIdentity};
-use dogwatch_core::{FieldSelector, LabelSelector, Object, ResourceType, View};
+use dogwatch_core::{Object, ResourceType, View};
 use futures_core::future::BoxFuture;
 use futures_util::future::join_all;
 use kube_core::{DynamicObject, Resource};
@@ -177,11 +177,7 @@ impl InformerFactory {
         // Not the namespace of the handle: the selection may ask for all.
         let first = sources.next().unwrap_or_else(|| api.clone().in_namespace(""));
         let mut builder = sources.fold(SharedInformer::builder(first), InformerBuilder::add_source);
-        builder = builder.labels(selection.labels.unwrap_or_else(LabelSelector::everything));
-        builder = builder.fields(selection.fields.unwrap_or_else(FieldSelector::everything));
-        if let Some(selector) = selection.shard {
-            builder = builder.reflector(|it| it.shard(selector));
-        }
+        builder = builder.reflector(|it| it.selectors(selection.selectors));
         if let Some(period) = self.resync_every {
             builder = builder.resync_every(period);
         }

@@ -82,7 +82,7 @@ pub use list_watch::{ListWatch, Lists, Watches};
 pub use lister::{Lister, NamespaceLister};
 pub use overflow::{Lag, Overflow};
 pub use queue::{DeltaQueue, DeltaReceiver, DeltaSender, QueueClosed};
-pub use reflector::{Ended, NotFound, Reflector, ReflectorOptions, Start, Transform};
+pub use reflector::{NotFound, Reflector, ReflectorEnded, ReflectorOptions, Start, Transform};
 pub use registration::{Changes, HandlerEnded, HandlerOptions, Registration, ScopedRegistration};
 pub use selection::Selection;
 pub use stats::{HandlerStats, InformerStats};

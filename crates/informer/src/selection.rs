@@ -1,6 +1,6 @@
 //! The part of a collection that an informer of a factory holds.
 
-use dogwatch_core::{FieldSelector, LabelSelector};
+use dogwatch_core::{FieldSelector, LabelSelector, Selectors};
 
 /// The objects of a collection that an informer holds. Defaults to all.
 ///
@@ -25,9 +25,7 @@ use dogwatch_core::{FieldSelector, LabelSelector};
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     pub(crate) namespaces: Vec<String>,
-    pub(crate) labels: Option<LabelSelector>,
-    pub(crate) fields: Option<FieldSelector>,
-    pub(crate) shard: Option<String>,
+    pub(crate) selectors: Selectors,
 }
 
 impl Selection {
@@ -42,21 +40,21 @@ impl Selection {
     /// Selects objects by their labels.
     #[must_use]
     pub fn labels(mut self, labels: LabelSelector) -> Self {
-        self.labels = Some(labels);
+        self.selectors.labels = labels;
         self
     }
 
     /// Selects objects by their fields.
     #[must_use]
     pub fn fields(mut self, fields: FieldSelector) -> Self {
-        self.fields = Some(fields);
+        self.selectors.fields = fields;
         self
     }
 
     /// Selects the objects of one shard, with a shard selector in the server's syntax.
     #[must_use]
     pub fn shard(mut self, selector: impl Into<String>) -> Self {
-        self.shard = Some(selector.into());
+        self.selectors.shard = Some(selector.into());
         self
     }
 }

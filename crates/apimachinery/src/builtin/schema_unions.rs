@@ -1,7 +1,7 @@
 //! The types of a CustomResourceDefinition that hold a JSON schema or something else.
 //!
-//! The OpenAPI definitions of Kubernetes say nothing about them, so that server-side apply treats them
-//! as untyped. Their decoders are code: k8s.io/apiextensions-apiserver v0.36.4
+//! The OpenAPI definitions of Kubernetes say nothing about them, so that server-side apply treats
+//! them as untyped. Their decoders are code: k8s.io/apiextensions-apiserver v0.36.4
 //! pkg/apis/apiextensions/v1/marshal.go. Used by [`super::decode`] and [`super::typed`].
 
 use crate::schema::{Scalar, Schema};

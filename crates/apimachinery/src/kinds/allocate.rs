@@ -130,8 +130,8 @@ fn family_problems(service: &Value) -> FieldErrors {
 }
 
 /// Returns the problems of a service with more addresses or families than there can be, as
-/// `ValidateServiceClusterIPsRelatedFields` of pkg/apis/core/validation/validation.go does. They are
-/// found first, because others show the whole list once for each address.
+/// `ValidateServiceClusterIPsRelatedFields` of pkg/apis/core/validation/validation.go does. They
+/// are found first, because others show the whole list once for each address.
 fn too_many_addresses(addresses: &[Value], families: &[Value]) -> FieldErrors {
     let mut problems = FieldErrors::new();
     let mut seen = HashSet::new();

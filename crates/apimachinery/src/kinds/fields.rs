@@ -114,8 +114,8 @@ impl SelectableFields {
         self.fields.iter().map(|it| (it.name, it.value(object)))
     }
 
-    /// Returns the JSON pointers of the values that the fields depend on: [`Self::values`] returns the
-    /// same for an object that has only these.
+    /// Returns the JSON pointers of the values that the fields depend on: [`Self::values`] returns
+    /// the same for an object that has only these.
     pub fn reads(&self) -> impl Iterator<Item = &'static str> {
         self.fields.iter().flat_map(|it| it.reads()).copied()
     }

@@ -29,8 +29,8 @@ pub fn date_conditions(new: &mut Value, old: &Value, now: &str) {
         }
         if at(condition, "/lastTransitionTime").is_none() {
             let same = before.get(&(&condition["type"], &condition["status"]));
-            // Several conditions may be the same as an old one. They are rejected later, but a time with
-            // a megabyte of decimals would be copied into each.
+            // Several conditions may be the same as an old one. They are rejected later, but a time
+            // with a megabyte of decimals would be copied into each.
             let since = same.map(|it| text(it, "/lastTransitionTime")).filter(|it| it.len() <= MAX_TIME);
             condition["lastTransitionTime"] = since.filter(|it| !it.is_empty()).unwrap_or(now).into();
         }

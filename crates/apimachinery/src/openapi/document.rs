@@ -35,8 +35,8 @@ pub fn builtin_hash(group: &str, version: &str) -> Option<&'static str> {
     builtins().get(&path_of(group, version)).map(BuiltinDocument::hash)
 }
 
-/// Generates the documents of custom groups. It holds the descriptions of built-in definitions, whose
-/// decompression takes longer than a document.
+/// Generates the documents of custom groups. It holds the descriptions of built-in definitions,
+/// whose decompression takes longer than a document.
 #[derive(Debug)]
 pub struct CustomDocuments(Arc<Descriptions>);
 

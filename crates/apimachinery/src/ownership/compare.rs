@@ -30,8 +30,8 @@ pub fn compare(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Defi
 /// Returns true if values at this depth are first compared as a whole.
 ///
 /// Equal values need no look at their parts. The comparison of values that differ is repeated in
-/// their parts, though: at every depth, a change at the bottom would cost the size of the object times
-/// its depth.
+/// their parts, though: at every depth, a change at the bottom would cost the size of the object
+/// times its depth.
 const fn is_compared_whole(depth: usize) -> bool {
     depth < 8 || depth.is_power_of_two()
 }

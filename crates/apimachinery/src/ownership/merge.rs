@@ -26,8 +26,8 @@ pub fn merge(base: &Value, over: &Value, schema: &Schema, definitions: &dyn Defi
 }
 
 fn merge_fields(members: &Members, base: &Value, over: &Value, definitions: &dyn Definitions) -> Value {
-    // A field is either merged or copied, never both: otherwise a merge of nested objects would hold
-    // a copy for each level.
+    // A field is either merged or copied, never both: otherwise a merge of nested objects would
+    // hold a copy for each level.
     let kept = fields(base).map(|(name, under)| {
         let value = match over.get(name) {
             Some(value) => {
@@ -51,7 +51,8 @@ fn merge_fields(members: &Members, base: &Value, over: &Value, definitions: &dyn
 /// and come as early as possible: those before the next shared item precede the new items of `over`
 /// before it.
 fn merge_items(list: &Items, base: &[Value], over: &[Value], definitions: &dyn Definitions) -> Value {
-    // Keys can be as large as a request. They are numbered once, and then only the numbers are compared.
+    // Keys can be as large as a request. They are numbered once, and then only the numbers are
+    // compared.
     let mut numbers = BTreeMap::new();
     let base = numbered_items(list, base, definitions, &mut numbers);
     let over = numbered_items(list, over, definitions, &mut numbers);

@@ -62,8 +62,9 @@ impl<'t> Parser<'t> {
         let Some(operators) = OPERATORS.get(level) else { return self.primary(depth) };
         let mut left = self.binary(level + 1, depth)?;
         while let Some(operator) = operators.iter().find(|it| self.eat(it)) {
-            // A chain of operators is a left-leaning tree, as deep as it is long, and one in parentheses
-            // adds to the one around it. Reading and dropping the tree recurse just as deep.
+            // A chain of operators is a left-leaning tree, as deep as it is long, and one in
+            // parentheses adds to the one around it. Reading and dropping the tree recurse just as
+            // deep.
             self.operators += 1;
             if self.operators > MAX_DEPTH {
                 return Err(TOO_DEEP.to_owned());

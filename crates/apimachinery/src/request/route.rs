@@ -66,8 +66,8 @@ pub struct Target {
 }
 
 impl Route {
-    /// Parses a path without a query. It is percent-decoded first, as in Go, so that an encoded slash
-    /// is one; a trailing slash is ignored.
+    /// Parses a path without a query. It is percent-decoded first, as in Go, so that an encoded
+    /// slash is one; a trailing slash is ignored.
     pub fn parse(path: &str) -> Self {
         let path = &*decode_path(path);
         let segments: Vec<&str> = path.split('/').skip(1).collect();

@@ -1,10 +1,10 @@
 //! The permissions that impersonation takes.
 //!
 //! kube-apiserver knows several modes, of which one has to permit the request (k8s.io/apiserver
-//! v0.36.4 pkg/endpoints/filters/impersonation/mode.go). The constrained modes take two permissions:
-//! `impersonate:MODE` for each attribute of the user, and `impersonate-on:MODE:VERB` for what the
-//! request does. The legacy mode takes `impersonate` for each attribute, and then permits every
-//! request.
+//! v0.36.4 pkg/endpoints/filters/impersonation/mode.go). The constrained modes take two
+//! permissions: `impersonate:MODE` for each attribute of the user, and `impersonate-on:MODE:VERB`
+//! for what the request does. The legacy mode takes `impersonate` for each attribute, and then
+//! permits every request.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -53,7 +53,8 @@ const MAX_REMEMBERED: usize = 10_000;
 /// legacy mode gets the errors of that mode.
 #[derive(Debug, Default)]
 pub(super) struct LastModes {
-    /// By a hash of the name of the user: names can be long, and a collision changes only the order.
+    /// By a hash of the name of the user: names can be long, and a collision changes only the
+    /// order.
     by_user: Mutex<HashMap<u64, Mode>>,
 }
 
@@ -362,7 +363,8 @@ mod tests {
         };
         let last = LastModes::default();
         assert!(impersonate(&User::named("eve", &[]), &wanted, &PODS, &last, &authorize).is_ok());
-        // The request in the constrained mode; the name, the group and the value in the legacy mode.
+        // The request in the constrained mode; the name, the group and the value in the legacy
+        // mode.
         assert_eq!(decisions.get(), 4);
     }
 

@@ -44,7 +44,8 @@ impl<'a> AccessRequest<'a> {
 
     /// Returns the 403 of a user who may not do this.
     ///
-    /// The text is that of k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/responsewriters/errors.go.
+    /// The text is that of k8s.io/apiserver v0.36.4
+    /// pkg/endpoints/handlers/responsewriters/errors.go.
     pub(crate) fn forbidden(&self, user: &str, reason: &str) -> ApiError {
         // Such a message should not look like HTML to a browser.
         let cannot = self.describe(user).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");

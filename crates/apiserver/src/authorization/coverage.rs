@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::policy_rule::{PolicyRule, Texts, covers_path, has, has_or_all};
 
-/// The maximum number of comparisons, of 64 bytes each. A rule of a few kilobytes can have billions of
-/// permissions: every verb on every resource of every group, by every name.
+/// The maximum number of comparisons, of 64 bytes each. A rule of a few kilobytes can have billions
+/// of permissions: every verb on every resource of every group, by every name.
 const MAX_COMPARISONS: usize = 10_000_000;
 
 /// The maximum number of missing rules in an error message.
@@ -40,8 +40,8 @@ pub(crate) fn compare(held: &[&PolicyRule], wanted: &[PolicyRule]) -> Comparison
     if is_everything(held) {
         return Comparison::Covered;
     }
-    // A role that the user has is granted without a comparison: an aggregated one grows with the number
-    // of custom resources.
+    // A role that the user has is granted without a comparison: an aggregated one grows with the
+    // number of custom resources.
     let known: HashSet<_> = held.iter().copied().filter(|it| covers_itself(it)).collect();
     let wanted: Vec<_> = wanted.iter().filter(|it| !known.contains(it)).collect();
     let per_permission = held.iter().map(|it| size(it)).fold(1_usize, usize::saturating_add);
@@ -72,7 +72,8 @@ fn is_everything(held: &[&PolicyRule]) -> bool {
     held.iter().any(|it| has_resources(&it)) && held.iter().any(|it| has_paths(&it))
 }
 
-/// Returns true if a rule covers all of its own permissions. One with names of objects covers no path.
+/// Returns true if a rule covers all of its own permissions. One with names of objects covers no
+/// path.
 fn covers_itself(rule: &PolicyRule) -> bool {
     rule.resource_names.is_empty() || rule.non_resource_urls.is_empty()
 }
@@ -146,8 +147,8 @@ fn is_any(resource: &str, part: &str) -> bool {
 /// A group, a resource of it, and the name of an object.
 type ResourceOfRule<'a> = (&'a str, &'a str, Option<&'a str>);
 
-/// The permissions that a user does not have. Those that differ only in the verb are one rule, as by
-/// `CompactRules` in k8s.io/kubernetes v1.36.4 pkg/registry/rbac/validation/policy_compact.go.
+/// The permissions that a user does not have. Those that differ only in the verb are one rule, as
+/// by `CompactRules` in k8s.io/kubernetes v1.36.4 pkg/registry/rbac/validation/policy_compact.go.
 #[derive(Debug, Default)]
 struct Missing<'a> {
     /// The verbs by group, resource and name.

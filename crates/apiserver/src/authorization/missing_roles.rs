@@ -8,8 +8,8 @@ use crate::strconv::quote;
 /// The maximum number of missing roles that are reported.
 const MAX_REPORTED: usize = 1_000;
 
-/// The maximum number of bytes of the names of missing roles that are reported. The name of a role that
-/// does not exist can be as long as a request.
+/// The maximum number of bytes of the names of missing roles that are reported. The name of a role
+/// that does not exist can be as long as a request.
 const MAX_REPORTED_BYTES: usize = 1024 * 1024;
 
 /// A reference to a role.

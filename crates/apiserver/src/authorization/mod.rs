@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The rules are those of the RBAC authorizer of kube-apiserver: k8s.io/kubernetes v1.36.4
-//! plugin/pkg/auth/authorizer/rbac and pkg/registry/rbac/validation. Permissions only add up; nothing
-//! takes one away. Members of `system:masters` may do everything, whatever is stored.
+//! plugin/pkg/auth/authorizer/rbac and pkg/registry/rbac/validation. Permissions only add up;
+//! nothing takes one away. Members of `system:masters` may do everything, whatever is stored.
 //!
 //! The `mod` lines below are in layer order.
 

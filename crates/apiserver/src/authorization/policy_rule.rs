@@ -75,8 +75,8 @@ impl PolicyRule {
         self.texts().map(|it| it.len().saturating_add(3)).fold(64, usize::saturating_add)
     }
 
-    /// Describes the rule as error messages about escalation do: `CompactString` in k8s.io/kubernetes
-    /// v1.36.4 pkg/apis/rbac/v1/evaluation_helpers.go.
+    /// Describes the rule as error messages about escalation do: `CompactString` in
+    /// k8s.io/kubernetes v1.36.4 pkg/apis/rbac/v1/evaluation_helpers.go.
     pub(super) fn describe(&self) -> String {
         let fields = [
             ("APIGroups", &self.api_groups),

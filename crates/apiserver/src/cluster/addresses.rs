@@ -125,7 +125,8 @@ impl Addresses {
         })
     }
 
-    /// Allocates a port for the health checks of the service with this uid: the one it asks for, or a free one.
+    /// Allocates a port for the health checks of the service with this uid: the one it asks for, or
+    /// a free one.
     pub(super) fn take_health_check_port(&mut self, uid: &str, wanted: Option<i64>) -> Result<i64, ApiError> {
         self.take_number(uid, "TCP", wanted).map_err(|why| {
             ApiError::internal_failure(&match wanted {

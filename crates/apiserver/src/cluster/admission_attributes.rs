@@ -1,5 +1,5 @@
-//! The attributes of a write that admission webhooks review: the operation, the object and its former
-//! state, the user and the options of the request.
+//! The attributes of a write that admission webhooks review: the operation, the object and its
+//! former state, the user and the options of the request.
 
 use std::borrow::Cow;
 

@@ -149,8 +149,8 @@ impl AdmissionWebhooks<'_> {
             (index, verdict.map(|it| it.map(|(verdict, _)| verdict.warnings).unwrap_or_default()))
         };
         let calls: Vec<_> = hooks.iter().enumerate().map(call).collect();
-        // Unordered, so that a webhook that does not respond delays no others; the first error in the
-        // order of the webhooks counts.
+        // Unordered, so that a webhook that does not respond delays no others; the first error in
+        // the order of the webhooks counts.
         let mut verdicts: Vec<_> = stream::iter(calls).buffer_unordered(at_a_time).collect().await;
         verdicts.sort_by_key(|(index, _)| *index);
         let verdicts: Result<Vec<_>, _> = verdicts.into_iter().map(|(_, verdict)| verdict).collect();

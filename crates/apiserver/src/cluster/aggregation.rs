@@ -30,8 +30,8 @@ struct CollectedRules {
 }
 
 impl Cluster {
-    /// Collects the rules of an aggregated ClusterRole. Does nothing for other ClusterRoles. Returns
-    /// true if the rules have changed.
+    /// Collects the rules of an aggregated ClusterRole. Does nothing for other ClusterRoles.
+    /// Returns true if the rules have changed.
     ///
     /// # Errors
     /// 413 if the rules are too large for one object; those of [`Cluster::patch`].
@@ -58,8 +58,8 @@ impl Cluster {
     }
 }
 
-/// Returns the rules of all ClusterRoles that an aggregated one selects, each once: those of its first
-/// selector first, and then by the names of the ClusterRoles.
+/// Returns the rules of all ClusterRoles that an aggregated one selects, each once: those of its
+/// first selector first, and then by the names of the ClusterRoles.
 ///
 /// # Errors
 /// 413 if the rules are too large for one object.
@@ -131,7 +131,8 @@ pub(crate) fn is_selected(selector: &Value, role: &Encoded) -> bool {
 mod tests {
     use super::*;
 
-    /// Regression test: the rules of all selected ClusterRoles were kept before any limit was checked.
+    /// Regression test: the rules of all selected ClusterRoles were kept before any limit was
+    /// checked.
     #[test]
     fn no_more_rules_are_collected_than_an_object_can_have() {
         let rule =

@@ -12,8 +12,8 @@ const ADVERTISED: &str = "10.255.255.1";
 
 impl Cluster {
     /// Creates the objects that every cluster has: namespaces, the service of the API server,
-    /// priority classes, the ConfigMap that tracks legacy tokens, and, if they are enforced, roles and
-    /// bindings. Existing objects are not changed.
+    /// priority classes, the ConfigMap that tracks legacy tokens, and, if they are enforced, roles
+    /// and bindings. Existing objects are not changed.
     pub async fn bootstrap(&self) {
         let writer = Writer::server("kube-apiserver");
         let today = self.source.now().strftime("%Y-%m-%d").to_string();

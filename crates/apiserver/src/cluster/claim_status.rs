@@ -1,5 +1,5 @@
-//! The permissions for the status of a ResourceClaim: the scheduler may change its allocation, and the
-//! driver of a device the status of the device.
+//! The permissions for the status of a ResourceClaim: the scheduler may change its allocation, and
+//! the driver of a device the status of the device.
 //!
 //! As the feature `DRAResourceClaimGranularStatusAuthorization` of k8s.io/kubernetes v1.36.4
 //! pkg/registry/resource/utils.go.
@@ -96,8 +96,8 @@ impl Write<'_> {
     }
 }
 
-/// Returns the drivers whose devices have another status than before. A device that occurs twice has
-/// another status.
+/// Returns the drivers whose devices have another status than before. A device that occurs twice
+/// has another status.
 fn changed_drivers<'a>(old: &'a Value, new: &'a Value) -> BTreeSet<&'a str> {
     let mut before: HashMap<DeviceId<'_>, &Value> =
         items(old, "/status/devices").iter().map(|it| (device_id(it), it)).collect();

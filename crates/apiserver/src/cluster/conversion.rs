@@ -47,9 +47,9 @@ impl Cluster {
 }
 
 impl Conversion<'_> {
-    /// Converts stored objects of a custom kind to its version, with a call of a webhook for every few
-    /// megabytes of them if that takes one. Returns them in order. Afterwards they can be shown, and have the
-    /// labels and fields of that version.
+    /// Converts stored objects of a custom kind to its version, with a call of a webhook for every
+    /// few megabytes of them if that takes one. Returns them in order. Afterwards they can be
+    /// shown, and have the labels and fields of that version.
     ///
     /// # Errors
     /// 500 with the error of the webhook, or with the reason why it did not respond.

@@ -12,8 +12,8 @@ use crate::kinds::DEFINITION;
 use crate::registry::{DefinitionsAt, Kind};
 use crate::store::Pending;
 
-/// Updates the served kinds when it is dropped, for a caller that changes many definitions and follows
-/// them together: its request may be cancelled before it is done.
+/// Updates the served kinds when it is dropped, for a caller that changes many definitions and
+/// follows them together: its request may be cancelled before it is done.
 #[derive(Debug)]
 #[must_use = "it updates the served kinds when it is dropped"]
 pub(super) struct RefreshOnDrop<'a>(Definitions<'a>);
@@ -50,8 +50,8 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    /// Returns a guard for changes of many objects of a kind, after which [`Self::changed`] is called
-    /// once; `None` for kinds other than definitions.
+    /// Returns a guard for changes of many objects of a kind, after which [`Self::changed`] is
+    /// called once; `None` for kinds other than definitions.
     pub(super) fn refresh_on_drop(self, kind: &Kind) -> Option<RefreshOnDrop<'a>> {
         kind.is(&DEFINITION).then_some(RefreshOnDrop(self))
     }
@@ -151,8 +151,8 @@ impl Drop for RefreshOnDrop<'_> {
     }
 }
 
-/// Returns the definitions as they are stored now, unless they are still at a known position of their
-/// log.
+/// Returns the definitions as they are stored now, unless they are still at a known position of
+/// their log.
 fn stored_definitions(cluster: &Cluster, known: Option<u64>) -> Option<DefinitionsAt> {
     let kind = cluster.catalog().kind("apiextensions.k8s.io", "v1", "customresourcedefinitions")?;
     cluster.store().read(&kind.collection, |history, revision| {

@@ -1,8 +1,9 @@
-//! The stage of a write that rejects escalation: users cannot grant permissions that they do not have.
+//! The stage of a write that rejects escalation: users cannot grant permissions that they do not
+//! have.
 //!
-//! A role may contain only rules that its writer has, unless the writer has the verb `escalate` on it.
-//! A binding may refer only to a role whose rules its writer has, unless the writer has the verb `bind`
-//! on the role. As k8s.io/kubernetes v1.36.4 pkg/registry/rbac.
+//! A role may contain only rules that its writer has, unless the writer has the verb `escalate` on
+//! it. A binding may refer only to a role whose rules its writer has, unless the writer has the
+//! verb `bind` on the role. As k8s.io/kubernetes v1.36.4 pkg/registry/rbac.
 
 use serde_json::Value;
 

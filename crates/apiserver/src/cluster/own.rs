@@ -53,8 +53,8 @@ impl Write<'_> {
         match owned.await {
             Ok(owned) => self.new = owned,
             // As kube-apiserver does (`UpdateNoErrors` in k8s.io/apimachinery v0.36.4
-            // pkg/util/managedfields/internal/fieldmanager.go): otherwise a webhook that fails would
-            // block all writes, also those in the storage version.
+            // pkg/util/managedfields/internal/fieldmanager.go): otherwise a webhook that fails
+            // would block all writes, also those in the storage version.
             Err(refusal) => {
                 tracing::warn!(%refusal, "cannot convert an object to update its managedFields");
                 metadata_mut(&mut self.new).remove("managedFields");

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::kinds::json_access::{entries, items, text};
 
-/// Returns true if a selector matches an object with the labels that `label` returns by their key. An
-/// empty selector matches everything.
+/// Returns true if a selector matches an object with the labels that `label` returns by their key.
+/// An empty selector matches everything.
 pub(super) fn selects<'a>(selector: &Value, label: impl Fn(&str) -> Option<&'a str>) -> bool {
     let equal = entries(selector, "/matchLabels")
         .all(|(key, value)| label(key).is_some_and(|it| value.as_str() == Some(it)));

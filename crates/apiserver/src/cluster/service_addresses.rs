@@ -1,7 +1,7 @@
 //! The addresses and ports of services, allocated as the stored services use them.
 //!
-//! A write allocates addresses before its service is stored. An [`AddressClaim`] releases those that
-//! are not stored in the end, even if the request is cancelled.
+//! A write allocates addresses before its service is stored. An [`AddressClaim`] releases those
+//! that are not stored in the end, even if the request is cancelled.
 
 use parking_lot::Mutex;
 

@@ -28,8 +28,8 @@ const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
 const END: &str = "-----END CERTIFICATE REQUEST-----";
 
 impl Write<'_> {
-    /// Rejects the approval and the signing of a request by a user who may not do it for its signer,
-    /// and requests for membership of `system:masters`.
+    /// Rejects the approval and the signing of a request by a user who may not do it for its
+    /// signer, and requests for membership of `system:masters`.
     ///
     /// # Errors
     /// 403 with the reason.
@@ -85,8 +85,8 @@ pub(super) fn certificate_problem(new: &Value, old: &Value) -> Option<String> {
     })
 }
 
-/// Returns the groups of the user that a requested certificate would authenticate, if it is one that
-/// authenticates users. Returns `None` if the request cannot be decoded.
+/// Returns the groups of the user that a requested certificate would authenticate, if it is one
+/// that authenticates users. Returns `None` if the request cannot be decoded.
 fn requested_groups(request: &Value) -> Option<Vec<String>> {
     if text(request, "/spec/signerName") != CLIENT_SIGNER {
         return Some(Vec::new());

@@ -1,5 +1,5 @@
-//! Reads of subresources, and the creation of those with behaviour of their own: bindings, evictions,
-//! tokens.
+//! Reads of subresources, and the creation of those with behaviour of their own: bindings,
+//! evictions, tokens.
 
 use serde_json::Value;
 

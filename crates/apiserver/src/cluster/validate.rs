@@ -29,8 +29,8 @@ impl Write<'_> {
             custom::object::settle_numbers(&mut self.new);
         }
         if kind.is(&DEFINITION) {
-            // One that cannot be encoded would fail every list of definitions in protobuf, and so all
-            // clients that follow them. Decoding should have rejected it.
+            // One that cannot be encoded would fail every list of definitions in protobuf, and so
+            // all clients that follow them. Decoding should have rejected it.
             protobuf::encode(&self.new).map_err(|it| ApiError::bad_request(it.to_string()))?;
         }
         if let Some(base) = self.base {

@@ -3,9 +3,9 @@
 //!
 //! Each lookup compares the position of the collection's log with that of the cache, so a
 //! configuration is in effect as soon as it is stored. Only configurations that exist are kept, and
-//! only changed ones are parsed again. A collection of a thousand objects is deleted one by one next
-//! to configurations of several megabytes: neither their size nor the number of webhooks may count
-//! for each object.
+//! only changed ones are parsed again. A collection of a thousand objects is deleted one by one
+//! next to configurations of several megabytes: neither their size nor the number of webhooks may
+//! count for each object.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -23,8 +23,8 @@ use crate::webhook::rules::Subject;
 /// again.
 const MAX_MATCHES: usize = 65_536;
 
-/// The maximum number of bytes of the configurations of one cache that are kept parsed, as JSON. Others
-/// are parsed for each request. A parsed configuration takes up to 20 bytes for each.
+/// The maximum number of bytes of the configurations of one cache that are kept parsed, as JSON.
+/// Others are parsed for each request. A parsed configuration takes up to 20 bytes for each.
 const MAX_PARSED: usize = 4 * 1024 * 1024;
 
 /// The cached webhooks of a cluster.
@@ -100,8 +100,8 @@ impl WebhookCache {
         });
         let Some((position, stored)) = changed else { return known };
         let next = Arc::new(known.updated(position, &stored));
-        // A concurrent caller may store an older state afterwards. The next lookup then finds another
-        // position and parses what has changed.
+        // A concurrent caller may store an older state afterwards. The next lookup then finds
+        // another position and parses what has changed.
         self.current.store(Arc::clone(&next));
         next
     }
@@ -127,8 +127,8 @@ impl ParsedConfigurations {
     }
 
     /// Returns the webhooks that `matches` returns a match for, in order. A request with the same
-    /// attributes gets the same webhooks without another call, as long as neither the configurations
-    /// nor the served kinds change.
+    /// attributes gets the same webhooks without another call, as long as neither the
+    /// configurations nor the served kinds change.
     pub(super) fn matching(
         &self,
         catalog: &Arc<Catalog>,

@@ -13,9 +13,9 @@ use crate::registry::Kind;
 /// The time for which deletions continue after one has failed.
 const TIME_LIMIT_AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// Deletes all objects of a kind, without webhooks, and without a propagation policy: the finalizers
-/// of each object decide about its dependents. Returns the number of objects that are left, which
-/// wait for their finalizers.
+/// Deletes all objects of a kind, without webhooks, and without a propagation policy: the
+/// finalizers of each object decide about its dependents. Returns the number of objects that are
+/// left, which wait for their finalizers.
 ///
 /// # Errors
 /// The first error that is not about an object that is gone already. Other objects have been

@@ -1,8 +1,8 @@
 //! Aggregated ClusterRoles: collects their rules again when a ClusterRole that they select changes.
 //!
-//! In Kubernetes this is a part of kube-controller-manager. It is in the server here because `admin`,
-//! `edit` and `view` are aggregated: without it, a server that enforces roles would have three empty
-//! ones.
+//! In Kubernetes this is a part of kube-controller-manager. It is in the server here because
+//! `admin`, `edit` and `view` are aggregated: without it, a server that enforces roles would have
+//! three empty ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use crate::ApiError;
 use crate::cluster::{Cluster, is_selected, selectors};
 use crate::store::{CollectionName, Encoded};
 
-/// The time between two writes of a ClusterRole. Some that aggregate each other in a circle never come to
-/// rest: each takes the rules that the next one just had.
+/// The time between two writes of a ClusterRole. Some that aggregate each other in a circle never
+/// come to rest: each takes the rules that the next one just had.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Collects the rules of aggregated ClusterRoles.

@@ -46,8 +46,8 @@ pub(crate) enum ReceivedBytes<'a> {
 }
 
 impl CopiedKind {
-    /// Creates the kind of a resource. One that is built in here has the rules of the built-in kind;
-    /// another one has these columns and selectable fields, as in a version of a
+    /// Creates the kind of a resource. One that is built in here has the rules of the built-in
+    /// kind; another one has these columns and selectable fields, as in a version of a
     /// CustomResourceDefinition.
     pub(crate) fn new(resource: ResourceDef, columns: &[Value], selectable: &[String]) -> Self {
         let known = builtin::resource(&resource.group, &resource.version, &resource.plural);
@@ -119,8 +119,8 @@ impl CopiedKind {
     }
 }
 
-/// Returns the kind of a resource that is not built in, compiled from a definition with what is known
-/// of it.
+/// Returns the kind of a resource that is not built in, compiled from a definition with what is
+/// known of it.
 fn custom(resource: ResourceDef, columns: &[Value], selectable: &[String]) -> Kind {
     let fields: Vec<_> = selectable.iter().map(|it| json!({ "jsonPath": it })).collect();
     let definition = json!({ "spec": {
@@ -240,8 +240,8 @@ mod tests {
         }
     }
 
-    /// A newer server may add fields. Go clients that do not know them skip them, but a copy that did
-    /// the same would lose them for everyone.
+    /// A newer server may add fields. Go clients that do not know them skip them, but a copy that
+    /// did the same would lose them for everyone.
     #[test]
     fn a_message_with_an_unknown_field_is_refused() {
         let kind = CopiedKind::new(resource("", "v1", "pods", "Pod"), &[], &[]);

@@ -254,8 +254,8 @@ impl ApiServerBuilder {
         self.starting().await
     }
 
-    // A function returns the future in a box, since the body of an `async fn` is compiled in every crate
-    // that awaits it: here, the whole server.
+    // A function returns the future in a box, since the body of an `async fn` is compiled in every
+    // crate that awaits it: here, the whole server.
     fn starting(self) -> BoxFuture<'static, Result<ApiServer, StartError>> {
         Box::pin(self.start_here())
     }

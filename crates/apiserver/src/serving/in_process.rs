@@ -157,8 +157,8 @@ impl Write for InProcessStream {
 /// closing a connection.
 #[derive(Clone)]
 pub struct InProcess {
-    // Not generic over the handler, so that the whole server is compiled in this crate, and not again
-    // in each crate that sends a request to it.
+    // Not generic over the handler, so that the whole server is compiled in this crate, and not
+    // again in each crate that sends a request to it.
     respond: Arc<dyn Fn(Request<BoxedBody>) -> Responding + Send + Sync>,
 }
 

@@ -1,8 +1,8 @@
 //! The time and memory that a client may take.
 //!
-//! A client that does not read its responses costs the pieces in transit to it and nothing more: stored
-//! bytes are shared, and no response is indented or compressed ahead of its reader. YAML in block style
-//! is, up to a limit. Limits on request bodies belong to the code that reads them.
+//! A client that does not read its responses costs the pieces in transit to it and nothing more:
+//! stored bytes are shared, and no response is indented or compressed ahead of its reader. YAML in
+//! block style is, up to a limit. Limits on request bodies belong to the code that reads them.
 
 use std::time::Duration;
 

@@ -55,8 +55,8 @@ impl From<&'static str> for FieldName {
 }
 
 impl Attributes {
-    /// Returns the attributes of an object with these selectable fields, or `None` if it has no valid
-    /// name.
+    /// Returns the attributes of an object with these selectable fields, or `None` if it has no
+    /// valid name.
     pub(super) fn of(object: &Value, fields: Vec<SelectableField>) -> Option<Self> {
         let metadata = object.get("metadata").and_then(Value::as_object)?;
         let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -76,8 +76,8 @@ impl Attributes {
         })
     }
 
-    /// Returns the approximate number of bytes outside of the structure itself: labels and selectable
-    /// fields are copied from the object. Shared names do not count.
+    /// Returns the approximate number of bytes outside of the structure itself: labels and
+    /// selectable fields are copied from the object. Shared names do not count.
     pub(super) fn heap_size(&self) -> usize {
         let label = |(key, value): (&String, &String)| 2 * size_of::<String>() + key.len() + value.len();
         let field = |(_, value): &SelectableField| size_of::<SelectableField>() + value.len();

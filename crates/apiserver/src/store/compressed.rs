@@ -1,8 +1,8 @@
 //! The compressed form of a received object.
 //!
-//! An object that is not read is held once, compressed. One that has just changed is also kept open,
-//! because watches send it now; the writer of the store decides for how long. Without the feature
-//! `zstd`, nothing is compressed.
+//! An object that is not read is held once, compressed. One that has just changed is also kept
+//! open, because watches send it now; the writer of the store decides for how long. Without the
+//! feature `zstd`, nothing is compressed.
 
 use parking_lot::RwLock;
 use std::sync::Arc;

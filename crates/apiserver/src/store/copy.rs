@@ -1,12 +1,12 @@
 //! A copy of a collection of another server, at that server's versions.
 //!
-//! The versions of the changes are given instead of counted: see [`super::Storage`], of which this is
-//! the local copy. A store has one revision, so each copied collection has a store of its own.
+//! The versions of the changes are given instead of counted: see [`super::Storage`], of which this
+//! is the local copy. A store has one revision, so each copied collection has a store of its own.
 //!
-//! A copy sees every change of its collection while it watches the other server. When it has to list
-//! instead, it sees the differences only, all at the version of the list. What happened in between
-//! stays unknown, so the versions in between cannot be read: a client that resumed there might hold an
-//! object that was created and deleted unseen.
+//! A copy sees every change of its collection while it watches the other server. When it has to
+//! list instead, it sees the differences only, all at the version of the list. What happened in
+//! between stays unknown, so the versions in between cannot be read: a client that resumed there
+//! might hold an object that was created and deleted unseen.
 
 use std::sync::Arc;
 
@@ -57,8 +57,8 @@ impl Store {
         let mut revision = self.shared.revision();
         let replaced = self.shared.collections.write().insert(Arc::clone(collection), begun);
         *revision = version;
-        // Before the lock of the revision is released: a reader that has found the old collection must
-        // not read it at the new revision.
+        // Before the lock of the revision is released: a reader that has found the old collection
+        // must not read it at the new revision.
         self.shared.retire(replaced);
         drop(revision);
         self.shared.changes.notify();
@@ -71,9 +71,9 @@ impl Store {
         self.shared.retire(replaced);
     }
 
-    /// Writes changes at a version, which becomes the revision. The caller makes sure that it is not
-    /// lower, and is the only writer. With `is_listed`, the versions between the last revision and this
-    /// one were not seen.
+    /// Writes changes at a version, which becomes the revision. The caller makes sure that it is
+    /// not lower, and is the only writer. With `is_listed`, the versions between the last revision
+    /// and this one were not seen.
     pub fn copy(
         &self,
         collection: &CollectionName,

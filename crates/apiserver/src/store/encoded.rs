@@ -1,13 +1,13 @@
 //! One version of one object, encoded once and immutable.
 //!
 //! Lists and watches write the stored bytes as they are: an object is stored as the line of a watch
-//! event ([`JsonLine`]) or as the frame of one ([`ProtobufFrame`]), and the object itself is a slice of
-//! it. The version is at a known offset, so that the last state of a deleted object can carry the
-//! version of the deletion without being encoded again.
+//! event ([`JsonLine`]) or as the frame of one ([`ProtobufFrame`]), and the object itself is a
+//! slice of it. The version is at a known offset, so that the last state of a deleted object can
+//! carry the version of the deletion without being encoded again.
 //!
 //! An object of this server is stored in JSON, one of another server ([`super::received`]) in the
-//! encoding in which it arrived. The other encoding is made when a client asks for it first, and then
-//! kept for all others. A received object that is not in use is compressed.
+//! encoding in which it arrived. The other encoding is made when a client asks for it first, and
+//! then kept for all others. A received object that is not in use is compressed.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ pub enum Unstorable {
 
 /// An object that is encoded except for its version.
 ///
-/// [`Draft::new`] is the only way of this server's own objects into the store, so every object that it
-/// accepts must stay readable: [`Encoded::to_value`] relies on its checks.
+/// [`Draft::new`] is the only way of this server's own objects into the store, so every object that
+/// it accepts must stay readable: [`Encoded::to_value`] relies on its checks.
 #[derive(Clone, Debug)]
 pub struct Draft {
     attributes: Attributes,
@@ -137,8 +137,8 @@ impl Encoded {
         Self { version, attributes, stored: Stored::Open(encodings) }
     }
 
-    /// Compresses the bytes of a received object, if that makes them smaller. With `is_open`, they are
-    /// also kept as they are until [`Self::close`].
+    /// Compresses the bytes of a received object, if that makes them smaller. With `is_open`, they
+    /// are also kept as they are until [`Self::close`].
     #[must_use]
     pub(crate) fn compressed(self, compressor: &BytesCompressor, is_open: bool) -> Self {
         let stored = match self.stored {
@@ -156,8 +156,8 @@ impl Encoded {
         Self { stored, ..self }
     }
 
-    /// Keeps the bytes of a compressed object as they are until [`Self::close`]: it is about to be read
-    /// by many.
+    /// Keeps the bytes of a compressed object as they are until [`Self::close`]: it is about to be
+    /// read by many.
     pub fn open(&self) {
         if let Stored::Compressed(compressed) = &self.stored {
             compressed.keep(compressed.open());
@@ -246,8 +246,8 @@ impl Encoded {
         size_of::<Self>() + size_of::<Attributes>() + encodings + self.attributes.heap_size()
     }
 
-    /// Returns the number of bytes of the encoding that it is stored in, without compression: about the
-    /// work of reading it.
+    /// Returns the number of bytes of the encoding that it is stored in, without compression: about
+    /// the work of reading it.
     pub fn length(&self) -> usize {
         match &self.stored {
             Stored::Open(encodings) => encodings.length(),
@@ -263,7 +263,8 @@ impl Encoded {
         }
     }
 
-    /// Returns the object in protobuf, in its envelope, if that is the encoding that it is stored in.
+    /// Returns the object in protobuf, in its envelope, if that is the encoding that it is stored
+    /// in.
     pub fn stored_protobuf(&self) -> Option<Bytes> {
         match &*self.encodings() {
             Encodings::Json(..) => None,
@@ -275,8 +276,9 @@ impl Encoded {
     ///
     /// # Errors
     ///
-    /// Returns an error if the kind has no protobuf encoding, or if a value does not have the type of
-    /// its field. In an object of another server, a field that protobuf does not have is one too.
+    /// Returns an error if the kind has no protobuf encoding, or if a value does not have the type
+    /// of its field. In an object of another server, a field that protobuf does not have is one
+    /// too.
     pub fn protobuf(&self) -> Result<ProtobufFrame, EncodeError> {
         self.encodings().protobuf()
     }
@@ -295,7 +297,8 @@ impl Encoded {
         self.encodings().line(self.version)
     }
 
-    /// Returns its JSON as shared bytes. It is encoded once for all callers, unless it is compressed.
+    /// Returns its JSON as shared bytes. It is encoded once for all callers, unless it is
+    /// compressed.
     pub fn bytes(&self) -> Bytes {
         self.line().object()
     }

@@ -20,8 +20,8 @@ const OVERHEAD: usize = size_of::<ProtobufFrame>() + 64;
 /// 1.4; escaped text may have 6.
 const JSON_PER_PROTOBUF: usize = 2;
 
-/// The encodings of an object: the one that it is stored in, and the other one once it was requested;
-/// `None` if that is not kept.
+/// The encodings of an object: the one that it is stored in, and the other one once it was
+/// requested; `None` if that is not kept.
 #[derive(Clone, Debug)]
 pub(super) enum Encodings {
     /// Stored in JSON.
@@ -81,8 +81,8 @@ impl Encodings {
         }
     }
 
-    /// Returns the size in bytes of both encodings, or of the one if the kind `has_protobuf` is false. It
-    /// is the same before and after the second one is made.
+    /// Returns the size in bytes of both encodings, or of the one if the kind `has_protobuf` is
+    /// false. It is the same before and after the second one is made.
     pub(super) fn size(&self, has_protobuf: bool) -> usize {
         match self {
             Self::Json(line, _) => line.len() + if has_protobuf { max_protobuf(line) } else { 0 },
@@ -110,8 +110,8 @@ impl Encodings {
     ///
     /// # Errors
     ///
-    /// Returns an error if the kind has no protobuf encoding, or if a value does not have the type of
-    /// its field. In a received object, a field that protobuf does not have is one too.
+    /// Returns an error if the kind has no protobuf encoding, or if a value does not have the type
+    /// of its field. In a received object, a field that protobuf does not have is one too.
     pub(super) fn protobuf(&self) -> Result<ProtobufFrame, EncodeError> {
         let (line, protobuf) = match self {
             Self::Json(line, protobuf) => (line, protobuf),
@@ -190,16 +190,16 @@ impl Encodings {
     }
 }
 
-/// Returns the maximum number of bytes in protobuf that are kept of an object that is stored in JSON:
-/// those of the JSON, which is larger except for objects of mostly small or negative numbers. They
-/// count from the beginning, because a log subtracts the size of an object that it drops from a sum it
-/// was added to before.
+/// Returns the maximum number of bytes in protobuf that are kept of an object that is stored in
+/// JSON: those of the JSON, which is larger except for objects of mostly small or negative numbers.
+/// They count from the beginning, because a log subtracts the size of an object that it drops from
+/// a sum it was added to before.
 fn max_protobuf(line: &JsonLine) -> usize {
     line.len() + OVERHEAD
 }
 
-/// Returns the maximum number of bytes in JSON that are kept of an object that is stored in protobuf;
-/// they count in the same way.
+/// Returns the maximum number of bytes in JSON that are kept of an object that is stored in
+/// protobuf; they count in the same way.
 fn max_json(frame: &ProtobufFrame) -> usize {
     JSON_PER_PROTOBUF * frame.len() + OVERHEAD
 }

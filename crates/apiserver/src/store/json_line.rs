@@ -100,8 +100,8 @@ impl Unversioned {
 }
 
 impl JsonLine {
-    /// Wraps an object of another server. `types` are its kind and API version, which are added if it
-    /// does not begin with them and `is_bare` says that it has none.
+    /// Wraps an object of another server. `types` are its kind and API version, which are added if
+    /// it does not begin with them and `is_bare` says that it has none.
     pub(super) fn of_object(
         event_type: EventType,
         object: &[u8],
@@ -140,8 +140,8 @@ impl JsonLine {
         self.line.slice(self.event_type.head().len()..self.line.len() - LINE_END.len())
     }
 
-    /// Returns the object after kind and API version, as it follows the opening brace of an item in a
-    /// typed list.
+    /// Returns the object after kind and API version, as it follows the opening brace of an item in
+    /// a typed list.
     pub(super) fn bare(&self) -> Bytes {
         self.object().slice(self.preamble..)
     }

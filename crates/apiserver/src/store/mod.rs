@@ -202,8 +202,8 @@ impl Store {
         self.shared.collection(collection).history().get(key).cloned()
     }
 
-    /// Returns the objects of a collection as they are now, in one namespace or in all, in the order
-    /// of their keys.
+    /// Returns the objects of a collection as they are now, in one namespace or in all, in the
+    /// order of their keys.
     pub fn list(&self, collection: &CollectionName, namespace: Option<&str>) -> Vec<Arc<Encoded>> {
         self.read(collection, |history, revision| {
             history.list_in(revision, namespace, None).into_iter().flatten().cloned().collect()

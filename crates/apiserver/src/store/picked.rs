@@ -1,8 +1,8 @@
 //! The parts of an object that are needed to store it, picked from its bytes in either encoding.
 //!
 //! All of the object is read, so that malformed bytes, unknown fields of a message and objects that
-//! are nested too deeply are found here and not when a client asks for the object. But values are made
-//! only of the picked parts: most of an object is not allocated.
+//! are nested too deeply are found here and not when a client asks for the object. But values are
+//! made only of the picked parts: most of an object is not allocated.
 
 use std::collections::BTreeMap;
 use std::fmt;

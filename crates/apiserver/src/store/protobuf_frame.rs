@@ -1,7 +1,7 @@
 //! One version of one object in protobuf.
 //!
-//! As in JSON, the object is stored as the frame of a watch event. The object in its envelope, which
-//! is the response to a read, and its entry in a list are slices of the frame:
+//! As in JSON, the object is stored as the frame of a watch event. The object in its envelope,
+//! which is the response to a read, and its entry in a list are slices of the frame:
 //!
 //! ```text
 //! length of the event │ event type │ k8s\0 │ kind │ message │ end of the envelope
@@ -36,14 +36,14 @@ impl ProtobufFrame {
     ///
     /// # Errors
     ///
-    /// Returns an error if the kind has no protobuf encoding, or if a value does not have the type of
-    /// its field.
+    /// Returns an error if the kind has no protobuf encoding, or if a value does not have the type
+    /// of its field.
     pub fn encode(event_type: EventType, object: &Value) -> Result<Self, EncodeError> {
         Ok(Self::of_object(event_type, protobuf::encode(object)?))
     }
 
-    /// Encodes an object like [`Self::encode`]. A field that protobuf does not have is an error instead
-    /// of being left out.
+    /// Encodes an object like [`Self::encode`]. A field that protobuf does not have is an error
+    /// instead of being left out.
     ///
     /// # Errors
     ///

@@ -36,8 +36,9 @@ pub(crate) struct NotStored {
 }
 
 impl Received<'_> {
-    /// Reads the parts of the object that are needed to store it, and stores its bytes as those of an
-    /// event. `paths` has the parts that `fields` depends on, which returns the selectable fields.
+    /// Reads the parts of the object that are needed to store it, and stores its bytes as those of
+    /// an event. `paths` has the parts that `fields` depends on, which returns the selectable
+    /// fields.
     ///
     /// # Errors
     ///

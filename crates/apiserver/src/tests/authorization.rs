@@ -26,7 +26,8 @@ async fn server() -> ApiServer {
         .unwrap()
 }
 
-/// Sends a request with a token, or without one if it is empty. Returns the status code and the body.
+/// Sends a request with a token, or without one if it is empty. Returns the status code and the
+/// body.
 async fn send(server: &ApiServer, token: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
     let mut request = http::Request::builder().method(method).uri(format!("http://localhost{path}"));
     if !token.is_empty() {

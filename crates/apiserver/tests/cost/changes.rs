@@ -66,8 +66,8 @@ fn repeated_items(n: usize, item: &Value) -> Vec<Sent> {
     ]
 }
 
-/// Returns the requests that create a ConfigMap with `n` entries, each of which has another manager,
-/// and a change of all entries.
+/// Returns the requests that create a ConfigMap with `n` entries, each of which has another
+/// manager, and a change of all entries.
 fn owned_by_many(n: usize, change: Sent) -> Vec<Sent> {
     let managers = list(n, |i| {
         json!({ "manager": format!("m{i}"), "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",

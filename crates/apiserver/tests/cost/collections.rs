@@ -42,7 +42,8 @@ fn delete_definitions(n: usize, kind: impl Fn(usize) -> String) -> Vec<Sent> {
 }
 
 /// Regression test: the configurations were parsed again for each object, the addresses of all
-/// services were examined for each service, and all served kinds were collected for each definition.
+/// services were examined for each service, and all served kinds were collected for each
+/// definition.
 #[test]
 fn a_collection_is_deleted_at_the_cost_of_its_objects() {
     assert_proportional(&[
@@ -78,8 +79,8 @@ fn a_collection_is_deleted_at_the_cost_of_its_objects() {
             },
             200,
         ),
-        // One more than are deleted in a turn: the controller of definitions runs in between, and takes
-        // the same part of both sizes.
+        // One more than are deleted in a turn: the controller of definitions runs in between, and
+        // takes the same part of both sizes.
         ("definitions", 65, |n| delete_definitions(n, |i| format!("K{i}")), 200),
         ("definitions that wait for a name", 6, |n| delete_definitions(n, |_| "K".to_owned()), 200),
     ]);

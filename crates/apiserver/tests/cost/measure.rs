@@ -22,9 +22,9 @@ const TOLERANCE: f64 = 3.0;
 /// The CPU time below which a cost is not compared, because it is mostly noise.
 const NEGLIGIBLE: Duration = Duration::from_millis(20);
 
-/// The number of bytes that may be allocated at one time for each byte of the requests. A map with one
-/// short field takes about a hundred bytes for each byte of its text, and an apply holds four copies of
-/// the object.
+/// The number of bytes that may be allocated at one time for each byte of the requests. A map with
+/// one short field takes about a hundred bytes for each byte of its text, and an apply holds four
+/// copies of the object.
 const PEAK_PER_BYTE: f64 = 400.0;
 
 /// The number of bytes that any request may allocate at one time: the messages about an invalid
@@ -193,8 +193,8 @@ pub(crate) fn assert_proportional(shapes: &[Shape]) {
         let allocated = growth(|it| it.allocated as f64, large);
         let growth_of_time = |large: Cost| growth(|it| it.time.as_secs_f64(), large);
         let is_slow = |large: Cost| large.time > NEGLIGIBLE && growth_of_time(large) > TOLERANCE;
-        // The time of a thread includes work of the kernel, such as reclaiming memory: a long one has
-        // to be confirmed.
+        // The time of a thread includes work of the kernel, such as reclaiming memory: a long one
+        // has to be confirmed.
         for _ in 0..2 {
             if is_slow(large) {
                 large.time = large.time.min(cost(shape, shape.1 * RATIO).time);

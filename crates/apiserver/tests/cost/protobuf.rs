@@ -11,8 +11,8 @@ use tower::ServiceExt;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// The number of bytes that may be allocated at one time for each byte of a stored object: its value
-/// takes most of them.
+/// The number of bytes that may be allocated at one time for each byte of a stored object: its
+/// value takes most of them.
 const PEAK_PER_BYTE: u64 = 30;
 
 type Body = UnsyncBoxBody<bytes::Bytes, Box<dyn std::error::Error + Send + Sync>>;

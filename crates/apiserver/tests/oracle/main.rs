@@ -2,8 +2,8 @@
 //! kube-apiserver.
 //!
 //! Each scenario is a test. If `DOGWATCH_ORACLE_SERVER` is set (and `DOGWATCH_ORACLE_TOKEN`), they
-//! are sent to that server: with `DOGWATCH_ORACLE_AUTHORIZATION=RBAC` those about authorization, and
-//! otherwise the others.
+//! are sent to that server: with `DOGWATCH_ORACLE_AUTHORIZATION=RBAC` those about authorization,
+//! and otherwise the others.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod scenario;

@@ -20,7 +20,8 @@ pub(crate) struct Scenario {
     /// True if managed fields are compared. Otherwise they are dropped.
     #[serde(default, rename = "managedFields")]
     pub(crate) managed_fields: bool,
-    /// The features that the server must have: `auth` for tokens, `rbac` for the authorization mode RBAC.
+    /// The features that the server must have: `auth` for tokens, `rbac` for the authorization mode
+    /// RBAC.
     #[serde(default)]
     pub(crate) requires: Vec<String>,
     /// Paths that are dropped from every body.

@@ -23,19 +23,13 @@ const APPLY: &str = "application/apply-patch+yaml";
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let answer = r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure",
-/// # "reason": "Conflict", "code": 409,
-/// # "details": {"causes": [{"reason": "FieldManagerConflict", "field": ".data.colour",
-/// # "message": "conflict with \"kubectl\" using v1"}]}}"#;
-/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
-/// #     let response = http::Response::builder().status(409);
-/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
-/// #     response.header("content-type", "application/json").body(body)
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let maps = Api::<ConfigMap>::default_namespaced(client);
 /// let wanted = serde_json::json!({ "data": { "colour": "red" } });
+/// # let blue = serde_json::json!({ "data": { "colour": "blue" } });
+/// # maps.apply("settings", &PatchParams::apply("another-program"), &blue).await?;
 /// match maps.apply("settings", &PatchParams::apply("my-program"), &wanted).await {
 ///     Ok(map) => println!("{:?}", map.data),
 ///     Err(ApplyError::Conflict(conflicts)) => assert_eq!(conflicts[0].field, ".data.colour"),

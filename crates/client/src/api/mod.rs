@@ -51,15 +51,12 @@ use form::Form;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let answer = r#"{"metadata": {"resourceVersion": "7"},
-/// # "items": [{"metadata": {"name": "settings", "namespace": "default"}}]}"#;
-/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
-/// #     let response = http::Response::builder().status(200);
-/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
-/// #     response.header("content-type", "application/json").body(body)
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {colour: \
+/// #     blue}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let maps = Api::<ConfigMap>::namespaced(client, "default");
 /// let list = maps.list(&ListParams::default()).await?;
 /// assert_eq!(list.items[0].metadata.name.as_deref(), Some("settings"));
@@ -180,12 +177,20 @@ impl<K> Api<K> {
 
     /// Returns the handle on the namespace of an object, to read or write that object by its name.
     ///
-    /// ```no_run
-    /// # use dogwatch_client::{Api, Error};
-    /// # use dogwatch_core::ObjectKey;
-    /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// # async fn example(maps: Api<ConfigMap>, key: &ObjectKey) -> Result<(), Error> {
-    /// let map = maps.at(key).get_opt(key.name()).await?;
+    /// ```
+    /// use dogwatch_client::Api;
+    /// use dogwatch_core::ObjectKey;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+    /// # let url = server.url().parse()?;
+    /// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+    /// let maps = Api::<ConfigMap>::all(client);
+    /// let key: ObjectKey = "shop/settings".parse()?; // from a queue, for example
+    /// let map = maps.at(&key).get_opt(key.name()).await?;
+    /// assert!(map.is_none());
     /// # Ok(())
     /// # }
     /// ```

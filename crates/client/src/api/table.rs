@@ -19,15 +19,12 @@ const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/j
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let answer = r#"{"kind": "Table", "columnDefinitions": [{"name": "Name"}, {"name": "Data"}],
-/// # "rows": [{"cells": ["settings", 2], "object": {"metadata": {"name": "settings"}}}]}"#;
-/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
-/// #     let response = http::Response::builder().status(200);
-/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
-/// #     response.header("content-type", "application/json").body(body)
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {colour: \
+/// #     blue, size: small}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let table = Api::<ConfigMap>::all(client).table(&ListParams::default()).await?;
 /// for row in &table.rows {
 ///     println!("{:?} {:?}", table.cell(row, "Name"), table.cell(row, "Data"));

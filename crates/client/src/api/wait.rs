@@ -107,10 +107,18 @@ impl<K: DeserializeOwned + Object> Api<K> {
     /// Like [`Self::wait_until`] for the object of this name. The handle must be on the object's
     /// own namespace.
     ///
-    /// ```no_run
-    /// # async fn example(pods: dogwatch_client::Api<k8s_openapi::api::core::v1::Pod>) -> Result<(), Box<dyn std::error::Error>> {
+    /// ```
     /// use std::time::Duration;
     ///
+    /// use dogwatch_client::Api;
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+    /// # let url = server.url().parse()?;
+    /// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+    /// let pods = Api::<Pod>::default_namespaced(client);
     /// let gone = pods.wait_for("web-0", |pod| pod.is_none());
     /// tokio::time::timeout(Duration::from_secs(30), gone).await??;
     /// # Ok(())
@@ -153,10 +161,7 @@ impl<K: DeserializeOwned + Object> Api<K> {
         if let Some(bad) = list.bad.into_iter().next() {
             return Err(bad.into());
         }
-        let mut watch = WatchParams::after(list.metadata.version);
-        watch.labels = params.labels.clone();
-        watch.fields = params.fields.clone();
-        watch.shard_selector = params.shard_selector.clone();
+        let watch = WatchParams::after(list.metadata.version).selectors(params.selectors.clone());
         let state = list.items.into_iter().filter_map(|it| Some((it.key()?, it))).collect();
         Ok((state, watch))
     }

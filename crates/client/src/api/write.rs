@@ -22,14 +22,12 @@ use crate::response::Response;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let answer = r#"{"metadata": {"name": "settings"}, "data": {"colour": "red"}}"#;
-/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
-/// #     let response = http::Response::builder().status(200);
-/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
-/// #     response.header("content-type", "application/json").body(body)
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {colour: \
+/// #     blue}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let maps = Api::<ConfigMap>::default_namespaced(client);
 /// let change = serde_json::json!({ "data": { "colour": "red" } });
 /// let map = maps.patch("settings", &PatchParams::default(), Patch::Merge(&change)).await?;
@@ -59,14 +57,12 @@ pub enum Patch<'a, P: ?Sized> {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let answer = r#"{"kind": "Status", "apiVersion": "v1", "status": "Success"}"#;
-/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
-/// #     let response = http::Response::builder().status(200);
-/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
-/// #     response.header("content-type", "application/json").body(body)
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {colour: \
+/// #     blue}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let maps = Api::<ConfigMap>::default_namespaced(client);
 /// match maps.delete("settings", &DeleteParams::default()).await? {
 ///     Deletion::Gone(_) => println!("deleted"),

@@ -26,14 +26,9 @@ use crate::exchange::{ServerBackoff, WarningHandler};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let answer = r#"{"major": "1", "minor": "36"}"#;
-/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
-/// #     let response = http::Response::builder().status(200);
-/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
-/// #     response.header("content-type", "application/json").body(body)
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// // With a client from `Client::from_env`, which finds the cluster as kubectl does:
 /// let version: serde_json::Value = client.get().path(&["version"]).send().await?;
 /// assert_eq!(version["minor"], "36");
@@ -60,14 +55,9 @@ pub struct Client {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let answer = r#"{}"#;
-/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
-/// #     let response = http::Response::builder().status(200);
-/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
-/// #     response.header("content-type", "application/json").body(body)
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let impersonation = Impersonation { user: Some("jane".to_owned()), ..Impersonation::default() };
 /// assert_eq!(client.identity(), client.clone().identity());
 /// assert_ne!(client.identity(), client.acting_as(impersonation).identity());

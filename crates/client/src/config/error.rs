@@ -39,7 +39,7 @@ pub enum ConfigError {
     },
     /// Entries contradict each other or are incomplete: correct the entries named.
     #[error("{}", Listed("the configuration cannot be used", .0))]
-    Invalid(Vec<Problem>),
+    Invalid(Vec<ConfigProblem>),
     /// Credentials would be sent in clear text: use TLS, or set `allow_plaintext_credentials`.
     #[error(
         "refusing to send {credential} of {user} in clear text to {server}; \
@@ -51,9 +51,9 @@ pub enum ConfigError {
         /// The kind of credential, for the message.
         credential: &'static str,
         /// The user that has the credential.
-        user: Box<Entry>,
+        user: Box<ConfigEntry>,
         /// The cluster that sets the server.
-        cluster: Box<Entry>,
+        cluster: Box<ConfigEntry>,
     },
     /// No cluster is configured: name one.
     #[error("{0}")]
@@ -187,7 +187,7 @@ impl fmt::Display for EntryKind {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Entry {
+pub struct ConfigEntry {
     /// The section it is in.
     pub kind: EntryKind,
     /// The name; empty for values that the caller gave without naming an entry.
@@ -196,18 +196,18 @@ pub struct Entry {
     pub file: Option<PathBuf>,
 }
 
-impl Entry {
+impl ConfigEntry {
     pub(super) fn new(kind: EntryKind, name: &str, file: Option<&PathBuf>) -> Self {
         Self { kind, name: name.to_owned(), file: file.cloned() }
     }
 
     /// Creates a problem with one field of this entry.
-    pub(super) fn problem(&self, field: &'static str, message: impl Into<String>) -> Problem {
-        Problem { entry: self.clone(), field, message: message.into() }
+    pub(super) fn problem(&self, field: &'static str, message: impl Into<String>) -> ConfigProblem {
+        ConfigProblem { entry: self.clone(), field, message: message.into() }
     }
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for ConfigEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.name.as_str(), &self.file) {
             ("", None) => write!(f, "the {} given by the caller", self.kind),
@@ -231,16 +231,16 @@ impl fmt::Display for Entry {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Problem {
+pub struct ConfigProblem {
     /// The entry.
-    pub entry: Entry,
+    pub entry: ConfigEntry,
     /// The field, spelled as in the file.
     pub field: &'static str,
     /// The problem with the field.
     pub message: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}", self.entry, self.field, self.message)
     }
@@ -323,9 +323,9 @@ mod tests {
 
     #[test]
     fn one_problem_is_one_line_and_several_are_a_list() {
-        let entry = Entry::new(EntryKind::User, "a", Some(&PathBuf::from("/k")));
+        let entry = ConfigEntry::new(EntryKind::User, "a", Some(&PathBuf::from("/k")));
         let one = entry.problem("token", "is odd");
-        let two = Entry::new(EntryKind::Cluster, "", None).problem("server", "is missing");
+        let two = ConfigEntry::new(EntryKind::Cluster, "", None).problem("server", "is missing");
         assert_eq!(
             ConfigError::Invalid(vec![one.clone()]).to_string(),
             "the configuration cannot be used: user \"a\" of /k: token: is odd"

@@ -32,7 +32,7 @@ mod resolve;
 mod infer;
 
 pub use environment::Environment;
-pub use error::{ConfigError, Entry, EntryKind, FileError, NoCluster, Problem};
+pub use error::{ConfigEntry, ConfigError, ConfigProblem, EntryKind, FileError, NoCluster};
 pub use exec::{ExecCluster, ExecConfig, ExecEnv, InteractiveMode};
 pub use kubeconfig::{Cluster, Context, Kubeconfig, NamedCluster, NamedContext, NamedUser, Preferences};
 pub use load::Loaded;

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use url::Url;
 
 use super::absent::given;
-use super::error::{Entry, Problem};
+use super::error::{ConfigEntry, ConfigProblem};
 use super::exec::{ExecCluster, ExecConfig, ExecEnv, InteractiveMode};
 use super::kubeconfig::Cluster;
 use super::material;
@@ -20,10 +20,10 @@ const EXTENSION: &str = "client.authentication.k8s.io/exec";
 /// Returns the settings of the plugin of `section`, for use with `cluster` at `server`.
 pub(super) fn settings(
     section: &ExecSection,
-    entry: &Entry,
+    entry: &ConfigEntry,
     cluster: &Cluster,
     server: &Url,
-) -> Result<ExecConfig, Problem> {
+) -> Result<ExecConfig, ConfigProblem> {
     let cluster_info = match section.provide_cluster_info {
         true => Some(describe(entry, cluster, server)?),
         false => None,
@@ -46,7 +46,7 @@ pub(super) fn settings(
 
 /// Returns the cluster's data for a plugin. A file of roots is read now, since the plugin receives
 /// its content.
-fn describe(entry: &Entry, cluster: &Cluster, server: &Url) -> Result<ExecCluster, Problem> {
+fn describe(entry: &ConfigEntry, cluster: &Cluster, server: &Url) -> Result<ExecCluster, ConfigProblem> {
     let data = match (given(&cluster.certificate_authority_data), given(&cluster.certificate_authority)) {
         (Some(data), _) => Some(data.clone()),
         (None, Some(path)) => Some(

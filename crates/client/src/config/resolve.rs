@@ -8,7 +8,7 @@ use url::Url;
 
 use super::absent::given;
 use super::environment::{DISABLE_HTTP2, Environment};
-use super::error::{ConfigError, Entry, Problem};
+use super::error::{ConfigEntry, ConfigError, ConfigProblem};
 use super::kubeconfig::Cluster;
 use super::overrides::Overrides;
 use super::select::Target;
@@ -44,7 +44,7 @@ pub(super) fn resolve(
 
 /// Returns the address. A bare `host:port` is https if any TLS setting is present, and http
 /// otherwise.
-fn address(target: &Target) -> Result<Url, Problem> {
+fn address(target: &Target) -> Result<Url, ConfigProblem> {
     let tls = target.cluster.has_trust_settings() || target.user.has_certificate();
     let text = given(&target.cluster.server).map_or("", String::as_str);
     server::server(text, tls).map_err(|message| target.cluster_entry.problem("server", message))
@@ -67,7 +67,7 @@ fn reject_plaintext(target: &Target, server: &Url, overrides: &Overrides) -> Res
 }
 
 /// Fills in everything that comes from the two entries.
-fn fill(config: &mut Config, target: &Target) -> Result<(), Problem> {
+fn fill(config: &mut Config, target: &Target) -> Result<(), ConfigProblem> {
     let Target { cluster, cluster_entry, user, user_entry, .. } = target;
     config.tls = TlsSettings {
         ca: roots(cluster_entry, cluster)?,
@@ -88,14 +88,14 @@ fn fill(config: &mut Config, target: &Target) -> Result<(), Problem> {
     Ok(())
 }
 
-fn roots(entry: &Entry, cluster: &Cluster) -> Result<Option<Pem>, Problem> {
+fn roots(entry: &ConfigEntry, cluster: &Cluster) -> Result<Option<Pem>, ConfigProblem> {
     if let Some(data) = given(&cluster.certificate_authority_data) {
         return pem(entry, "certificate-authority-data", data).map(Some);
     }
     Ok(given(&cluster.certificate_authority).cloned().map(Pem::File))
 }
 
-fn identity(entry: &Entry, user: &User) -> Result<Option<Identity>, Problem> {
+fn identity(entry: &ConfigEntry, user: &User) -> Result<Option<Identity>, ConfigProblem> {
     let certificate = match (given(&user.client_certificate_data), given(&user.client_certificate)) {
         (Some(data), _) => pem(entry, "client-certificate-data", data)?,
         (None, Some(path)) => Pem::File(path.clone()),
@@ -109,12 +109,12 @@ fn identity(entry: &Entry, user: &User) -> Result<Option<Identity>, Problem> {
     Ok(Some(Identity { certificate, key }))
 }
 
-fn pem(entry: &Entry, field: &'static str, data: &str) -> Result<Pem, Problem> {
+fn pem(entry: &ConfigEntry, field: &'static str, data: &str) -> Result<Pem, ConfigProblem> {
     material::pem(data).map(Pem::Data).map_err(|message| entry.problem(field, message))
 }
 
 /// Returns the credentials that are sent as headers, except the plugin's.
-fn login(entry: &Entry, user: &User) -> Result<AuthSettings, Problem> {
+fn login(entry: &ConfigEntry, user: &User) -> Result<AuthSettings, ConfigProblem> {
     let token = match (given(&user.token), given(&user.token_file)) {
         (Some(token), _) => Some(token.clone()),
         (None, Some(path)) => {

@@ -6,7 +6,7 @@
 //! which turns a mistyped user into an anonymous one.
 
 use super::absent::given;
-use super::error::{ConfigError, Entry, EntryKind, Problem};
+use super::error::{ConfigEntry, ConfigError, ConfigProblem, EntryKind};
 use super::kubeconfig::{Cluster, Context, Kubeconfig};
 use super::opaque::Named;
 use super::overrides::Overrides;
@@ -18,16 +18,16 @@ use super::validate;
 pub(super) struct Target {
     /// The cluster, and its name for messages.
     pub(super) cluster: Cluster,
-    pub(super) cluster_entry: Entry,
+    pub(super) cluster_entry: ConfigEntry,
     /// The user, and its name for messages.
     pub(super) user: User,
-    pub(super) user_entry: Entry,
+    pub(super) user_entry: ConfigEntry,
     /// The namespace of the context or the overrides, if one is set.
     pub(super) namespace: Option<String>,
     /// True if only the defaults name the server.
     pub(super) from_defaults: bool,
     /// The problems of the context: missing entries, or an invalid namespace.
-    problems: Vec<Problem>,
+    problems: Vec<ConfigProblem>,
 }
 
 impl Target {
@@ -38,9 +38,9 @@ impl Target {
         let problems = override_namespace_problem(overrides).into_iter().collect();
         Self {
             cluster,
-            cluster_entry: Entry::new(EntryKind::Cluster, name, None),
+            cluster_entry: ConfigEntry::new(EntryKind::Cluster, name, None),
             user,
-            user_entry: Entry::new(EntryKind::User, name, None),
+            user_entry: ConfigEntry::new(EntryKind::User, name, None),
             namespace: given(&overrides.namespace).cloned(),
             from_defaults: false,
             problems,
@@ -48,7 +48,7 @@ impl Target {
     }
 
     /// Returns everything that prevents the use of this target.
-    pub(super) fn problems(&self) -> Vec<Problem> {
+    pub(super) fn problems(&self) -> Vec<ConfigProblem> {
         let mut problems = self.problems.clone();
         // A cluster that does not exist has no server, and is already reported.
         if problems.is_empty() || given(&self.cluster.server).is_some() {
@@ -108,8 +108,8 @@ fn context_problems(
     cluster: Option<&Cluster>,
     user: Option<&User>,
     overrides: &Overrides,
-) -> Vec<Problem> {
-    let entry = Entry::new(EntryKind::Context, name, context.origin.as_ref());
+) -> Vec<ConfigProblem> {
+    let entry = ConfigEntry::new(EntryKind::Context, name, context.origin.as_ref());
     let mut problems = Vec::new();
     if cluster.is_none() && given(&overrides.cluster_info.server).is_none() {
         problems.push(match given(&context.cluster) {
@@ -130,8 +130,8 @@ fn context_problems(
 }
 
 /// Returns the problem with the caller's namespace.
-fn override_namespace_problem(overrides: &Overrides) -> Option<Problem> {
-    validate::namespace(&Entry::new(EntryKind::Context, "", None), given(&overrides.namespace))
+fn override_namespace_problem(overrides: &Overrides) -> Option<ConfigProblem> {
+    validate::namespace(&ConfigEntry::new(EntryKind::Context, "", None), given(&overrides.namespace))
 }
 
 /// Rejects a name given by the caller that no file defines.
@@ -151,6 +151,6 @@ fn require<T: Named>(
     }
 }
 
-fn entry(kind: EntryKind, name: Option<&String>, file: Option<&std::path::PathBuf>) -> Entry {
-    Entry::new(kind, name.map_or("", String::as_str), file)
+fn entry(kind: EntryKind, name: Option<&String>, file: Option<&std::path::PathBuf>) -> ConfigEntry {
+    ConfigEntry::new(kind, name.map_or("", String::as_str), file)
 }

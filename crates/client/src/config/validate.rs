@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use dogwatch_core::names;
 
 use super::absent::{Absent as _, given};
-use super::error::{ConfigError, Entry, EntryKind, NoCluster, Problem};
+use super::error::{ConfigEntry, ConfigError, ConfigProblem, EntryKind, NoCluster};
 use super::kubeconfig::{Cluster, Context, Kubeconfig};
 use super::user::{ExecSection, User};
 use super::{material, server};
@@ -33,18 +33,18 @@ impl Kubeconfig {
             problems.extend(self.context_problems(&entry.name, &entry.context));
         }
         for entry in &self.users {
-            let name = Entry::new(EntryKind::User, &entry.name, entry.user.origin.as_ref());
+            let name = ConfigEntry::new(EntryKind::User, &entry.name, entry.user.origin.as_ref());
             problems.extend(user(&name, &entry.user));
         }
         for entry in &self.clusters {
-            let name = Entry::new(EntryKind::Cluster, &entry.name, entry.cluster.origin.as_ref());
+            let name = ConfigEntry::new(EntryKind::Cluster, &entry.name, entry.cluster.origin.as_ref());
             problems.extend(cluster(&name, &entry.cluster));
         }
         if problems.is_empty() { Ok(()) } else { Err(ConfigError::Invalid(problems)) }
     }
 
-    fn context_problems(&self, name: &str, context: &Context) -> Vec<Problem> {
-        let entry = Entry::new(EntryKind::Context, name, context.origin.as_ref());
+    fn context_problems(&self, name: &str, context: &Context) -> Vec<ConfigProblem> {
+        let entry = ConfigEntry::new(EntryKind::Context, name, context.origin.as_ref());
         let mut problems = Vec::new();
         if name.is_empty() {
             problems.push(entry.problem("name", "is missing"));
@@ -67,17 +67,17 @@ impl Kubeconfig {
 }
 
 /// Returns the problem of a `current-context` that does not exist.
-pub(super) fn missing_current_context(name: &str) -> Problem {
-    Entry::new(EntryKind::Context, name, None).problem("current-context", "there is no such context")
+pub(super) fn missing_current_context(name: &str) -> ConfigProblem {
+    ConfigEntry::new(EntryKind::Context, name, None).problem("current-context", "there is no such context")
 }
 
 /// Returns the problem of a reference of a context to an entry that does not exist.
-pub(super) fn dangling(context: &Entry, field: &'static str, name: &str) -> Problem {
+pub(super) fn dangling(context: &ConfigEntry, field: &'static str, name: &str) -> ConfigProblem {
     context.problem(field, format!("there is no {field} {name:?}"))
 }
 
 /// Validates a namespace: it must be a DNS label, since it becomes part of a path.
-pub(super) fn namespace(entry: &Entry, namespace: Option<&String>) -> Option<Problem> {
+pub(super) fn namespace(entry: &ConfigEntry, namespace: Option<&String>) -> Option<ConfigProblem> {
     let wrong = namespace.filter(|namespace| !names::is_label(namespace))?;
     let message =
         format!("{wrong:?} is not a DNS label: at most 63 of a-z, 0-9 and -, with no - at either end");
@@ -85,7 +85,7 @@ pub(super) fn namespace(entry: &Entry, namespace: Option<&String>) -> Option<Pro
 }
 
 /// Validates a cluster.
-pub(super) fn cluster(entry: &Entry, cluster: &Cluster) -> Vec<Problem> {
+pub(super) fn cluster(entry: &ConfigEntry, cluster: &Cluster) -> Vec<ConfigProblem> {
     let mut problems = Vec::new();
     match given(&cluster.server) {
         None => problems.push(entry.problem("server", "is missing")),
@@ -119,7 +119,7 @@ pub(super) fn cluster(entry: &Entry, cluster: &Cluster) -> Vec<Problem> {
 }
 
 /// Validates a user.
-pub(super) fn user(entry: &Entry, user: &User) -> Vec<Problem> {
+pub(super) fn user(entry: &ConfigEntry, user: &User) -> Vec<ConfigProblem> {
     let mut problems = Vec::new();
     if given(&user.token).is_some() && user.has_basic() {
         problems.push(entry.problem("token", "excludes username and password; set only one of them"));
@@ -148,7 +148,7 @@ pub(super) fn user(entry: &Entry, user: &User) -> Vec<Problem> {
     problems
 }
 
-fn certificate(problems: &mut Vec<Problem>, entry: &Entry, user: &User) {
+fn certificate(problems: &mut Vec<ConfigProblem>, entry: &ConfigEntry, user: &User) {
     use secrecy::ExposeSecret as _;
 
     let (file, data) = (given(&user.client_certificate), given(&user.client_certificate_data));
@@ -175,7 +175,7 @@ fn certificate(problems: &mut Vec<Problem>, entry: &Entry, user: &User) {
     }
 }
 
-fn plugin(problems: &mut Vec<Problem>, entry: &Entry, exec: &ExecSection) {
+fn plugin(problems: &mut Vec<ConfigProblem>, entry: &ConfigEntry, exec: &ExecSection) {
     if given(&exec.command).is_none() {
         problems.push(entry.problem("exec.command", "is missing"));
     }
@@ -205,13 +205,23 @@ fn plugin(problems: &mut Vec<Problem>, entry: &Entry, exec: &ExecSection) {
     }
 }
 
-fn check_file(problems: &mut Vec<Problem>, entry: &Entry, field: &'static str, path: Option<&PathBuf>) {
+fn check_file(
+    problems: &mut Vec<ConfigProblem>,
+    entry: &ConfigEntry,
+    field: &'static str,
+    path: Option<&PathBuf>,
+) {
     if let Some(path) = path {
         check(problems, entry, field, material::readable(path));
     }
 }
 
-fn check<T>(problems: &mut Vec<Problem>, entry: &Entry, field: &'static str, result: Result<T, String>) {
+fn check<T>(
+    problems: &mut Vec<ConfigProblem>,
+    entry: &ConfigEntry,
+    field: &'static str,
+    result: Result<T, String>,
+) {
     if let Err(message) = result {
         problems.push(entry.problem(field, message));
     }

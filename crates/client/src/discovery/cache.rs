@@ -18,7 +18,7 @@ use super::fetch::{self, DiscoveryFormat, FetchedDiscovery};
 use super::http_cache::HttpCache;
 use super::legacy;
 use super::model::Discovery;
-use super::source::Source;
+use super::source::DiscoverySource;
 use crate::client::Client;
 use crate::error::Error;
 
@@ -34,14 +34,9 @@ const REPAIR_INTERVAL: Duration = Duration::from_secs(60);
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let answer = r#"{}"#;
-/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
-/// #     let response = http::Response::builder().status(200);
-/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
-/// #     response.header("content-type", "application/json").body(body)
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let fresh_for = Some(Duration::from_secs(60));
 /// let options = DiscoveryOptions { fresh_for, ..DiscoveryOptions::default() };
 /// let discovery = CachedDiscovery::with_options(client, options);
@@ -69,18 +64,9 @@ pub struct DiscoveryOptions {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
-/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
-/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
-/// #     "verbs": ["list", "watch"]}]}]}]}"#;
-/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
-/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
-/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// #     let response = http::Response::builder().header("content-type", media_type);
-/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let discovery = CachedDiscovery::new(client);
 /// assert!(discovery.get().await?.serves("apps", "v1"));
 /// assert!(discovery.is_fresh()); // the next call sends no request
@@ -94,7 +80,7 @@ pub struct CachedDiscovery {
 }
 
 struct Inner {
-    source: Source,
+    source: DiscoverySource,
     options: DiscoveryOptions,
     disk: Option<Arc<Disk>>,
     /// Never held across an await.
@@ -142,8 +128,8 @@ impl CachedDiscovery {
     pub fn with_options(client: Client, options: DiscoveryOptions) -> Self {
         let http = options.disk.as_ref().and_then(|it| it.http_directory.clone());
         let source = match http {
-            Some(directory) => Source::with_cache(client, HttpCache::new(directory)),
-            None => Source::of(client),
+            Some(directory) => DiscoverySource::with_cache(client, HttpCache::new(directory)),
+            None => DiscoverySource::of(client),
         };
         let disk = options.disk.clone().map(|it| Arc::new(Disk::new(it)));
         Self { shared: Arc::new(Inner { source, options, disk, state: Mutex::default() }) }

@@ -56,12 +56,12 @@ pub(crate) struct ResourceList {
     #[serde(default)]
     pub(crate) group_version: String,
     #[serde(default, deserialize_with = "null_as_default")]
-    pub(crate) resources: Vec<Entry>,
+    pub(crate) resources: Vec<ResourceEntry>,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Entry {
+pub(crate) struct ResourceEntry {
     pub(crate) name: String,
     pub(crate) singular_name: String,
     pub(crate) namespaced: bool,
@@ -124,11 +124,11 @@ impl ResourceList {
     pub(crate) fn of(group: &ApiGroup, version: &ApiVersion) -> Self {
         let mut resources = Vec::new();
         for served in &version.resources {
-            resources.push(Entry::of(served));
-            resources.extend(served.subresources.iter().map(|it| Entry::of_subresource(served, it)));
+            resources.push(ResourceEntry::of(served));
+            resources.extend(served.subresources.iter().map(|it| ResourceEntry::of_subresource(served, it)));
         }
         for orphan in &version.orphans {
-            resources.extend(orphan.subresources.iter().map(|it| Entry::of_subresource(orphan, it)));
+            resources.extend(orphan.subresources.iter().map(|it| ResourceEntry::of_subresource(orphan, it)));
         }
         Self {
             kind: "APIResourceList".into(),
@@ -143,7 +143,7 @@ impl ResourceList {
         let mut result = ApiVersion::unknown(version);
         let (parts, wholes): (Vec<_>, Vec<_>) =
             self.resources.into_iter().partition(|it| it.name.contains('/'));
-        let known = |it: &Entry| !it.name.is_empty() && !it.kind.is_empty();
+        let known = |it: &ResourceEntry| !it.name.is_empty() && !it.kind.is_empty();
         result.resources =
             wholes.into_iter().filter(known).map(|it| it.into_resource(group, version)).collect();
         for part in parts {
@@ -168,20 +168,20 @@ impl ResourceList {
 /// Returns the subresources of an orphan, which is added if necessary.
 fn adopt<'a>(
     orphans: &'a mut Vec<ServedResource>,
-    part: Entry,
+    part: ResourceEntry,
     parent: &str,
     group: &str,
     version: &str,
 ) -> &'a mut Vec<ServedSubresource> {
     let at = orphans.iter().position(|it| it.resource.plural == parent).unwrap_or_else(|| {
-        let entry = Entry { name: parent.to_owned(), kind: String::new(), verbs: Vec::new(), ..part };
+        let entry = ResourceEntry { name: parent.to_owned(), kind: String::new(), verbs: Vec::new(), ..part };
         orphans.push(entry.into_resource(group, version));
         orphans.len() - 1
     });
     &mut orphans[at].subresources
 }
 
-impl Entry {
+impl ResourceEntry {
     fn of(served: &ServedResource) -> Self {
         Self {
             name: served.resource.plural.to_string(),

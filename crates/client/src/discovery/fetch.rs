@@ -10,7 +10,7 @@ use super::aggregated::{self, GroupDiscoveryList};
 use super::document::{ApiVersions, GroupList};
 use super::legacy;
 use super::model::{ApiGroup, ApiVersion, Discovery, GroupFailure};
-use super::source::{DocumentResponse, Source, is_not_modified};
+use super::source::{DiscoverySource, DocumentResponse, is_not_modified};
 use crate::client::Client;
 use crate::error::Error;
 use crate::request::JSON;
@@ -27,18 +27,9 @@ const ATTEMPTS: u32 = 2;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
-/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
-/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
-/// #     "verbs": ["list", "watch"]}]}]}]}"#;
-/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
-/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
-/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// #     let response = http::Response::builder().header("content-type", media_type);
-/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let discovery = Discovery::fetch_as(&client, DiscoveryFormat::Aggregated).await?;
 /// assert!(discovery.is_complete());
 /// # Ok(())
@@ -105,14 +96,14 @@ impl Discovery {
     /// # Errors
     /// Returns an error if the groups cannot be read.
     pub async fn fetch_as(client: &Client, format: DiscoveryFormat) -> Result<Self, Error> {
-        let reading = read(&Source::of(client.clone()), format, None).await?;
+        let reading = read(&DiscoverySource::of(client.clone()), format, None).await?;
         Ok(Arc::unwrap_or_clone(reading.discovery))
     }
 }
 
 /// Reads everything, or confirms that `known` is still valid and returns its `Arc`.
 pub(crate) async fn read(
-    source: &Source,
+    source: &DiscoverySource,
     format: DiscoveryFormat,
     known: Option<&FetchedDiscovery>,
 ) -> Result<FetchedDiscovery, Error> {
@@ -141,7 +132,7 @@ enum FetchStep {
 }
 
 async fn pages(
-    source: &Source,
+    source: &DiscoverySource,
     format: DiscoveryFormat,
     known: Option<&FetchedDiscovery>,
 ) -> Result<FetchStep, Error> {
@@ -170,7 +161,7 @@ async fn pages(
 }
 
 async fn page(
-    source: &Source,
+    source: &DiscoverySource,
     format: DiscoveryFormat,
     path: &'static str,
     tag: Option<&str>,

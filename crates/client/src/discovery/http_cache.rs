@@ -44,7 +44,7 @@ pub(crate) struct HttpCache {
 
 /// A stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct CachedResponse {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
@@ -56,7 +56,7 @@ impl HttpCache {
 
     /// Returns the stored response to a GET of this URL with this `Accept` header, if it can be
     /// revalidated.
-    pub(crate) async fn get(self: &Arc<Self>, url: &str, accept: &str) -> Option<Entry> {
+    pub(crate) async fn get(self: &Arc<Self>, url: &str, accept: &str) -> Option<CachedResponse> {
         let path = self.path(url);
         let entry = tokio::task::spawn_blocking(move || read(&path)).await.ok()??;
         let same = entry.headers.get(VARIED_ACCEPT).is_some_and(|it| it.as_bytes() == accept.as_bytes());
@@ -65,7 +65,7 @@ impl HttpCache {
 
     /// Stores a response, or removes the previous one if this one cannot be revalidated. A failed
     /// write is logged once.
-    pub(crate) async fn put(self: &Arc<Self>, url: &str, accept: &str, answer: &Entry) {
+    pub(crate) async fn put(self: &Arc<Self>, url: &str, accept: &str, answer: &CachedResponse) {
         let Some(text) = encode(accept, answer) else { return self.remove(url).await };
         let path = self.path(url);
         let outcome = tokio::task::spawn_blocking(move || replace(&path, &text)).await;
@@ -89,7 +89,7 @@ impl HttpCache {
     }
 }
 
-impl Entry {
+impl CachedResponse {
     /// Returns the ETag.
     pub(crate) fn tag(&self) -> Option<&str> {
         self.headers.get(ETAG)?.to_str().ok()
@@ -113,7 +113,7 @@ impl Entry {
 }
 
 /// Reads an entry; a damaged one is removed.
-fn read(path: &Path) -> Option<Entry> {
+fn read(path: &Path) -> Option<CachedResponse> {
     let text = fs::read(path).ok()?;
     let whole = text.split_at_checked(SUM).filter(|(sum, rest)| *sum == &*Sha256::digest(rest));
     let Some((_, response)) = whole else {
@@ -131,7 +131,7 @@ fn not_found(error: io::Error) -> io::Result<()> {
 }
 
 /// Encodes an entry as a file; `None` if it must not be stored.
-fn encode(accept: &str, answer: &Entry) -> Option<Vec<u8>> {
+fn encode(accept: &str, answer: &CachedResponse) -> Option<Vec<u8>> {
     if !answer.is_cacheable() {
         return None;
     }
@@ -156,7 +156,7 @@ fn encode(accept: &str, answer: &Entry) -> Option<Vec<u8>> {
 
 /// Parses a response with any HTTP version in its status line: kubectl writes `HTTP/2.0` in the
 /// same format.
-fn parse(response: &[u8]) -> Option<Entry> {
+fn parse(response: &[u8]) -> Option<CachedResponse> {
     let line = response.windows(2).position(|it| it == b"\r\n")?;
     let (status, rest) = (std::str::from_utf8(&response[..line]).ok()?, &response[line + 2..]);
     if !status.starts_with("HTTP/") || status.split(' ').nth(1) != Some("200") {
@@ -175,7 +175,7 @@ fn parse(response: &[u8]) -> Option<Entry> {
     let length = headers.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse::<usize>().ok());
     // A chunked body is not supported: such entries are not ours.
     let whole = !headers.contains_key(TRANSFER_ENCODING) && length.is_none_or(|it| it == body.len());
-    whole.then(|| Entry { headers, body: Bytes::copy_from_slice(body) })
+    whole.then(|| CachedResponse { headers, body: Bytes::copy_from_slice(body) })
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -186,11 +186,11 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn entry(headers: &[(&'static str, &'static str)], body: &'static str) -> Entry {
+    fn entry(headers: &[(&'static str, &'static str)], body: &'static str) -> CachedResponse {
         let pairs = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        Entry { headers: HeaderMap::from_iter(pairs), body: Bytes::from_static(body.as_bytes()) }
+        CachedResponse { headers: HeaderMap::from_iter(pairs), body: Bytes::from_static(body.as_bytes()) }
     }
 
     fn cache() -> (tempfile::TempDir, Arc<HttpCache>) {
@@ -301,7 +301,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_body_reads_back_and_any_bytes_are_tolerated(body: Vec<u8>, noise: Vec<u8>) {
-            let kept = Entry { body: body.clone().into(), ..entry(&[("etag", "\"1\"")], "") };
+            let kept = CachedResponse { body: body.clone().into(), ..entry(&[("etag", "\"1\"")], "") };
             let text = encode("a, b;q=1", &kept).expect("has a tag");
             proptest::prop_assert_eq!(&text[..SUM], &*Sha256::digest(&text[SUM..]));
             let read = parse(&text[SUM..]).expect("whole");

@@ -6,7 +6,7 @@ use futures_util::{StreamExt, stream};
 
 use super::document::ResourceList;
 use super::model::{ApiGroup, ApiVersion, Discovery, FailureReason, GroupFailure};
-use super::source::Source;
+use super::source::DiscoverySource;
 use crate::error::Error;
 use crate::request::JSON;
 
@@ -15,7 +15,11 @@ const AT_A_TIME: usize = 16;
 
 /// Requests the resources of every version that is not known yet. Errors are recorded in the
 /// result.
-pub(crate) async fn fill(source: &Source, mut groups: Vec<ApiGroup>, known: &Discovery) -> Discovery {
+pub(crate) async fn fill(
+    source: &DiscoverySource,
+    mut groups: Vec<ApiGroup>,
+    known: &Discovery,
+) -> Discovery {
     for group in &mut groups {
         for version in &mut group.versions {
             let earlier = known.group(&group.name).and_then(|it| it.version(&version.version));
@@ -34,7 +38,7 @@ pub(crate) async fn fill(source: &Source, mut groups: Vec<ApiGroup>, known: &Dis
 
 /// Requests some versions, and replaces their resources and failures in the result.
 pub(crate) async fn complete(
-    source: &Source,
+    source: &DiscoverySource,
     mut discovery: Discovery,
     wanted: Vec<(String, String)>,
 ) -> Discovery {
@@ -59,7 +63,7 @@ pub(crate) async fn complete(
 }
 
 /// Requests the resources of one version. A server without a core group has no resources in it.
-async fn resources_of(source: &Source, group: &str, version: &str) -> Result<ApiVersion, Error> {
+async fn resources_of(source: &DiscoverySource, group: &str, version: &str) -> Result<ApiVersion, Error> {
     let path = if group.is_empty() { vec!["api", version] } else { vec!["apis", group, version] };
     match source.get(&path, JSON, None, |it| it.json::<ResourceList>()).await {
         Ok(list) => Ok(list.into_version(group, version)),

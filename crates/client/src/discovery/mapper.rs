@@ -23,18 +23,9 @@ use crate::error::Error;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
-/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
-/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
-/// #     "verbs": ["list", "watch"]}]}]}]}"#;
-/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
-/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
-/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// #     let response = http::Response::builder().header("content-type", media_type);
-/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let mapper = RestMapper::new(CachedDiscovery::new(client.clone()));
 /// let found = mapper.resolve("deploy").await?; // as in `kubectl get deploy`
 /// assert_eq!(found.resource.group_resource(), "deployments.apps");
@@ -56,22 +47,13 @@ pub struct RestMapper {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
-/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
-/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
-/// #     "verbs": ["list", "watch"]}]}]}]}"#;
-/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
-/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
-/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// #     let response = http::Response::builder().header("content-type", media_type);
-/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let mapper = RestMapper::new(CachedDiscovery::new(client));
 /// match mapper.resolve("deploymnts").await {
 ///     Ok(found) => println!("{}", found.resource.group_resource()),
-///     Err(MapError::NoMatch(error)) => assert_eq!(error.near, ["deployments.apps"]),
+///     Err(MapError::NoMatch(error)) => assert_eq!(error.near[0], "deployments.apps"),
 ///     Err(MapError::Discovery(error)) => println!("try later: {error}"),
 ///     Err(error) => return Err(error.into()),
 /// }

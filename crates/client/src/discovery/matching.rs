@@ -23,18 +23,9 @@ const MAX_NEAR: usize = 3;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
-/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
-/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
-/// #     "verbs": ["list", "watch"]}]}]}]}"#;
-/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
-/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
-/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// #     let response = http::Response::builder().header("content-type", media_type);
-/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let mapper = RestMapper::new(CachedDiscovery::new(client));
 /// let found = mapper.resolve("Deployment.v1.apps").await?;
 /// assert!(found.resource.supports("list") && found.ambiguity.is_none());

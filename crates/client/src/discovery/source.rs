@@ -9,7 +9,7 @@ use http::StatusCode;
 use http::header::{HeaderName, IF_NONE_MATCH};
 use serde::de::DeserializeOwned;
 
-use super::http_cache::{Entry, HttpCache};
+use super::http_cache::{CachedResponse, HttpCache};
 use crate::client::Client;
 use crate::error::Error;
 use crate::response::Response;
@@ -21,7 +21,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(32);
 
 /// A source of documents. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct DiscoverySource {
     client: Client,
     kept: Option<Arc<HttpCache>>,
 }
@@ -30,10 +30,10 @@ pub(crate) struct Source {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DocumentResponse<'a> {
     Fresh(&'a Response),
-    Cached(&'a Entry),
+    Cached(&'a CachedResponse),
 }
 
-impl Source {
+impl DiscoverySource {
     /// Creates a source without a cache.
     pub(crate) fn of(client: Client) -> Self {
         Self { client, kept: None }
@@ -67,7 +67,7 @@ impl Source {
             (Some(cache), None) => cache.get(&url, accept).await,
             _ => None,
         };
-        let answer = match tag.or(kept.as_ref().and_then(Entry::tag)) {
+        let answer = match tag.or(kept.as_ref().and_then(CachedResponse::tag)) {
             Some(tag) => request.clone().header(IF_NONE_MATCH, tag).response().await,
             None => request.clone().response().await,
         };
@@ -94,7 +94,7 @@ impl Source {
         let result = answer.and_then(|it| Ok((read(DocumentResponse::Fresh(&it))?, it)));
         match (&self.kept, result) {
             (Some(cache), Ok((read, answer))) if answer.code == StatusCode::OK => {
-                let entry = Entry { headers: answer.headers, body: answer.body };
+                let entry = CachedResponse { headers: answer.headers, body: answer.body };
                 cache.put(url, accept, &entry).await;
                 Ok(read)
             }

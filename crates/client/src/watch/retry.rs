@@ -46,23 +46,22 @@ const WARN_INTERVAL: Duration = Duration::from_secs(60);
 ///
 /// ```
 /// use dogwatch_client::Api;
-/// use dogwatch_core::{ResourceVersion, WatchParams};
+/// use dogwatch_core::{ListParams, WatchParams};
 /// use dogwatch_wire::WatchEvent;
 /// use futures_util::TryStreamExt;
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let answer = r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"8"}}}"#;
-/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
-/// #     let response = http::Response::builder().status(200);
-/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
-/// #     response.header("content-type", "application/json").body(body)
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
-/// let params = WatchParams::after(ResourceVersion::new("7")); // the version of a list
-/// let mut events = Api::<ConfigMap>::all(client).watch_from(params)?;
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = Api::<ConfigMap>::default_namespaced(client);
+/// let list = maps.list(&ListParams::default()).await?;
+/// let mut events = maps.watch_from(WatchParams::after(list.metadata.version))?;
+/// # let mut map = ConfigMap::default();
+/// # map.metadata.name = Some("a".to_owned());
+/// # maps.create(&Default::default(), &map).await?;
 /// let first = events.try_next().await?;
 /// assert!(matches!(first, Some(WatchEvent::Added(_))));
 /// # Ok(())

@@ -49,18 +49,18 @@ pub(crate) struct WatchSource {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let answer = r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"8"}}}"#;
-/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
-/// #     let response = http::Response::builder().status(200);
-/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
-/// #     response.header("content-type", "application/json").body(body)
-/// # });
-/// # let url = "http://localhost".parse()?;
-/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {colour: blue}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let mut events = Api::<ConfigMap>::all(client).watch(&WatchParams::default()).await?;
 /// while let Some(event) = events.try_next().await? {
 ///     match event {
-///         WatchEvent::Added(map) => assert_eq!(map.metadata.name.as_deref(), Some("a")),
+///         WatchEvent::Added(map) => {
+///             assert_eq!(map.metadata.name.as_deref(), Some("a"));
+///             break; // closes the watch
+///         }
 ///         WatchEvent::Error(status) => println!("{status}"),
 ///         other => println!("{other:?}"),
 ///     }

@@ -113,14 +113,25 @@ pub type EventCondition<K> = Box<dyn FnMut(&WatchEvent<K>) -> Result<bool, BoxEr
 /// There is no time limit: wrap the call in `tokio::time::timeout`. Dropping the future drops the
 /// stream and closes the watch.
 ///
-/// ```no_run
-/// # async fn example(pods: dogwatch_client::Api<k8s_openapi::api::core::v1::Pod>) -> Result<(), dogwatch_client::UntilError> {
-/// use dogwatch_client::until;
-/// use dogwatch_core::WatchParams;
+/// ```
+/// use dogwatch_client::{Api, until};
+/// use dogwatch_core::{DeleteParams, WatchParams};
 /// use dogwatch_wire::WatchEvent;
+/// use k8s_openapi::api::core::v1::ConfigMap;
 ///
-/// let events = pods.watch(&WatchParams::default()).await?;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {colour: \
+/// #     blue}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = Api::<ConfigMap>::default_namespaced(client);
+/// let events = maps.watch(&WatchParams::default()).await?;
+/// maps.delete("settings", &DeleteParams::default()).await?;
 /// let deleted = until(events, |event| matches!(event, WatchEvent::Deleted(_))).await?;
+/// # let _ = deleted;
 /// # Ok(())
 /// # }
 /// ```

@@ -11,7 +11,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::decide::{Memory, Step, decide, decide_coordinated};
+use super::decide::{ElectionStep, Memory, decide, decide_coordinated};
 use super::election_state::ElectionState;
 use super::lock::LeaseLock;
 use super::record::{self, Entry};
@@ -153,27 +153,31 @@ impl Candidate {
             );
         }
         match step {
-            Step::Wait { until } => Ok(Attempt::HeldByAnother { holder: holder(), until }),
-            Step::HandOver => {
+            ElectionStep::Wait { until } => Ok(Attempt::HeldByAnother { holder: holder(), until }),
+            ElectionStep::HandOver => {
                 let to = observed.as_ref().and_then(record::preferred).unwrap_or_default();
                 Ok(Attempt::HandOver { to: to.into() })
             }
             // A leader recreates its own lease at once; a standby may see a lease missing whose
             // holder does not know yet that it was deleted, and the standby's memory of it may be
             // old.
-            Step::Create if deadline.is_none() && self.waits_to_create && now < self.may_create(now) => {
+            ElectionStep::Create
+                if deadline.is_none() && self.waits_to_create && now < self.may_create(now) =>
+            {
                 Ok(Attempt::HeldByAnother { holder: None, until: self.may_create(now) })
             }
-            Step::Take if deadline.is_some() => Ok(Attempt::HeldByAnother { holder: holder(), until: now }),
-            Step::Create => {
+            ElectionStep::Take if deadline.is_some() => {
+                Ok(Attempt::HeldByAnother { holder: holder(), until: now })
+            }
+            ElectionStep::Create => {
                 let lease = record::created(&self.name, &self.entry(), self.memory.next_transitions());
                 self.write(deadline, lease, LeaseLock::create).await
             }
-            Step::Renew => {
+            ElectionStep::Renew => {
                 let lease = record::renewed(observed.unwrap_or_default(), &self.entry());
                 self.write(deadline, lease, LeaseLock::update).await
             }
-            Step::Take => {
+            ElectionStep::Take => {
                 let lease = record::taken(observed.unwrap_or_default(), &self.entry());
                 self.write(deadline, lease, LeaseLock::update).await
             }

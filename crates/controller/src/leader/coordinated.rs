@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::scripted::{Connection, Server};
-use super::{Ended, LeaderElector, Leadership};
+use super::{ElectionEnded, LeaderElector, Leadership};
 
 const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -40,7 +40,7 @@ async fn le_5_a_coordinated_elector_neither_creates_nor_takes_a_lease() {
         sleep(s(60)).await;
     };
     let ended = elector(&server).run_until(coordinator, |_| async {}).await;
-    assert!(matches!(ended, Err(Ended::Stopped)), "{ended:?}");
+    assert!(matches!(ended, Err(ElectionEnded::Stopped)), "{ended:?}");
     assert!(server.log().iter().all(|it| it == "get"));
 }
 

@@ -13,7 +13,7 @@ use super::record;
 /// ```
 /// use std::time::Duration;
 ///
-/// use dogwatch_controller::leader::{Memory, Step, decide};
+/// use dogwatch_controller::leader::{Memory, ElectionStep, decide};
 /// use k8s_openapi::api::coordination::v1::Lease;
 ///
 /// let mut lease = Lease::default();
@@ -21,8 +21,8 @@ use super::record;
 /// lease.spec.get_or_insert_default().holder_identity = Some("other".to_owned());
 /// let (start, late) = (Duration::ZERO, Duration::from_secs(16));
 /// let memory = Memory::new("me", Duration::from_secs(15)).after(Some(&lease), start);
-/// assert!(matches!(decide(&memory, Some(&lease), start), Step::Wait { .. }));
-/// assert_eq!(decide(&memory, Some(&lease), late), Step::Take); // it was not renewed
+/// assert!(matches!(decide(&memory, Some(&lease), start), ElectionStep::Wait { .. }));
+/// assert_eq!(decide(&memory, Some(&lease), late), ElectionStep::Take); // it was not renewed
 /// ```
 #[derive(Clone, Debug)]
 pub struct Memory {
@@ -42,14 +42,14 @@ pub struct Memory {
 /// ```
 /// use std::time::Duration;
 ///
-/// use dogwatch_controller::leader::{Memory, Step, decide};
+/// use dogwatch_controller::leader::{Memory, ElectionStep, decide};
 ///
 /// let memory = Memory::new("me", Duration::from_secs(15));
-/// assert_eq!(decide(&memory, None, Duration::ZERO), Step::Create);
+/// assert_eq!(decide(&memory, None, Duration::ZERO), ElectionStep::Create);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Step {
+pub enum ElectionStep {
     /// There is no lease: create it.
     Create,
     /// We hold the lease: renew it.
@@ -76,29 +76,29 @@ pub enum Step {
 /// ```
 /// use std::time::Duration;
 ///
-/// use dogwatch_controller::leader::{Memory, Step, decide};
+/// use dogwatch_controller::leader::{Memory, ElectionStep, decide};
 /// use k8s_openapi::api::coordination::v1::Lease;
 ///
 /// let memory = Memory::new("me", Duration::from_secs(15));
-/// assert_eq!(decide(&memory, None, Duration::ZERO), Step::Create);
-/// assert_eq!(decide(&memory, Some(&Lease::default()), Duration::ZERO), Step::Take); // no holder
+/// assert_eq!(decide(&memory, None, Duration::ZERO), ElectionStep::Create);
+/// assert_eq!(decide(&memory, Some(&Lease::default()), Duration::ZERO), ElectionStep::Take); // no holder
 /// ```
-pub fn decide(memory: &Memory, observed: Option<&Lease>, now: Duration) -> Step {
+pub fn decide(memory: &Memory, observed: Option<&Lease>, now: Duration) -> ElectionStep {
     let expiry = match observed {
         Some(lease) => match record::holder(lease) {
-            None => return Step::Take,
-            Some(_) if memory.is_ours(lease) => return Step::Renew,
+            None => return ElectionStep::Take,
+            Some(_) if memory.is_ours(lease) => return ElectionStep::Renew,
             Some(_) => memory.expiry(lease, memory.first_seen(lease).unwrap_or(now)),
         },
         None => match &memory.seen {
             Some((lease, since)) if memory.is_anothers(lease) => memory.expiry(lease, *since),
-            _ => return Step::Create,
+            _ => return ElectionStep::Create,
         },
     };
     match (expiry > now, observed) {
-        (true, _) => Step::Wait { until: expiry },
-        (false, Some(_)) => Step::Take,
-        (false, None) => Step::Create,
+        (true, _) => ElectionStep::Wait { until: expiry },
+        (false, Some(_)) => ElectionStep::Take,
+        (false, None) => ElectionStep::Create,
     }
 }
 
@@ -107,16 +107,16 @@ pub fn decide(memory: &Memory, observed: Option<&Lease>, now: Duration) -> Step 
 ///
 /// It never creates or takes a lease. An expired one is assigned again by the coordinator, even if
 /// it still names us as its holder.
-pub fn decide_coordinated(memory: &Memory, observed: Option<&Lease>, now: Duration) -> Step {
-    let wait = Step::Wait { until: Duration::MAX };
+pub fn decide_coordinated(memory: &Memory, observed: Option<&Lease>, now: Duration) -> ElectionStep {
+    let wait = ElectionStep::Wait { until: Duration::MAX };
     let Some(lease) = observed.filter(|it| record::holder(it) == Some(memory.identity())) else {
         return wait;
     };
     let since = memory.first_seen(lease).unwrap_or(now);
     match record::preferred(lease) {
         _ if memory.expiry(lease, since) <= now => wait,
-        Some(_) => Step::HandOver,
-        None => Step::Renew,
+        Some(_) => ElectionStep::HandOver,
+        None => ElectionStep::Renew,
     }
 }
 
@@ -224,39 +224,57 @@ mod tests {
         );
         let unsaid = lease("7", json!({ "holderIdentity": "other" }));
         let saw = |lease: &Lease, at| fresh().after(Some(lease), at);
-        let table: [(&str, Memory, Option<&Lease>, Duration, Step); 14] = [
-            ("no object", fresh(), None, s(0), Step::Create),
-            ("an object without a record", fresh(), Some(&lease("7", Value::Null)), s(0), Step::Take),
-            ("unled", fresh(), Some(&lease("7", json!({ "leaseTransitions": 3 }))), s(0), Step::Take),
-            ("an empty holder", fresh(), Some(&held("7", "")), s(0), Step::Take),
+        let table: [(&str, Memory, Option<&Lease>, Duration, ElectionStep); 14] = [
+            ("no object", fresh(), None, s(0), ElectionStep::Create),
+            ("an object without a record", fresh(), Some(&lease("7", Value::Null)), s(0), ElectionStep::Take),
+            ("unled", fresh(), Some(&lease("7", json!({ "leaseTransitions": 3 }))), s(0), ElectionStep::Take),
+            ("an empty holder", fresh(), Some(&held("7", "")), s(0), ElectionStep::Take),
             (
                 "an empty holder that was seen as another's",
                 saw(&others, s(0)),
                 Some(&held("8", "")),
                 s(1),
-                Step::Take,
+                ElectionStep::Take,
             ),
-            ("our own", fresh(), Some(&held("7", "me")), s(99), Step::Renew),
-            ("another's, first seen now", fresh(), Some(&others), s(5), Step::Wait { until: s(15) }),
-            ("another's, seen before", saw(&others, s(5)), Some(&others), s(14), Step::Wait { until: s(15) }),
-            ("another's, its own duration over", saw(&others, s(5)), Some(&others), s(15), Step::Take),
+            ("our own", fresh(), Some(&held("7", "me")), s(99), ElectionStep::Renew),
+            ("another's, first seen now", fresh(), Some(&others), s(5), ElectionStep::Wait { until: s(15) }),
+            (
+                "another's, seen before",
+                saw(&others, s(5)),
+                Some(&others),
+                s(14),
+                ElectionStep::Wait { until: s(15) },
+            ),
+            (
+                "another's, its own duration over",
+                saw(&others, s(5)),
+                Some(&others),
+                s(15),
+                ElectionStep::Take,
+            ),
             (
                 "renewed since",
                 saw(&others, s(5)),
                 Some(&held("8", "other")),
                 s(15),
-                Step::Wait { until: s(25) },
+                ElectionStep::Wait { until: s(25) },
             ),
-            ("renewed long ago by its own clock", fresh(), Some(&stale), s(5), Step::Wait { until: s(15) }),
+            (
+                "renewed long ago by its own clock",
+                fresh(),
+                Some(&stale),
+                s(5),
+                ElectionStep::Wait { until: s(15) },
+            ),
             (
                 "another's without a duration",
                 saw(&unsaid, s(5)),
                 Some(&unsaid),
                 s(19),
-                Step::Wait { until: s(20) },
+                ElectionStep::Wait { until: s(20) },
             ),
-            ("deleted while another's", saw(&others, s(5)), None, s(14), Step::Wait { until: s(15) }),
-            ("deleted long after", saw(&others, s(5)), None, s(15), Step::Create),
+            ("deleted while another's", saw(&others, s(5)), None, s(14), ElectionStep::Wait { until: s(15) }),
+            ("deleted long after", saw(&others, s(5)), None, s(15), ElectionStep::Create),
         ];
         for (case, memory, observed, now, step) in table {
             assert_eq!(decide(&memory, observed, now), step, "{case}");
@@ -273,16 +291,22 @@ mod tests {
                 json!({ "holderIdentity": holder, "leaseDurationSeconds": 10, "preferredHolder": next }),
             )
         };
-        let wait = Step::Wait { until: Duration::MAX };
+        let wait = ElectionStep::Wait { until: Duration::MAX };
         let saw = |lease: &Lease, at| fresh().after(Some(lease), at);
-        let table: [(&str, Memory, Option<&Lease>, Duration, Step); 8] = [
+        let table: [(&str, Memory, Option<&Lease>, Duration, ElectionStep); 8] = [
             ("not there", fresh(), None, s(0), wait),
             ("no holder", fresh(), Some(&held("7", "")), s(0), wait),
             ("another's", fresh(), Some(&held("7", "other")), s(0), wait),
             ("another's, expired", saw(&held("7", "other"), s(0)), Some(&held("7", "other")), s(99), wait),
-            ("ours", saw(&ours, s(0)), Some(&ours), s(9), Step::Renew),
+            ("ours", saw(&ours, s(0)), Some(&ours), s(9), ElectionStep::Renew),
             ("ours, expired", saw(&ours, s(0)), Some(&ours), s(10), wait),
-            ("ours, at the end of its term", fresh(), Some(&marked("8", "me", "next")), s(0), Step::HandOver),
+            (
+                "ours, at the end of its term",
+                fresh(),
+                Some(&marked("8", "me", "next")),
+                s(0),
+                ElectionStep::HandOver,
+            ),
             ("another's, at the end of its term", fresh(), Some(&marked("8", "other", "me")), s(0), wait),
         ];
         for (case, memory, observed, now, step) in table {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::clock::Clock;
 use super::metrics::ElectionMetrics;
-use super::term::{Ended, Term};
+use super::term::{ElectionEnded, Term};
 
 /// An error for a leader that should have stopped and has not: its future does not yield, so it
 /// cannot be dropped.
@@ -128,7 +128,7 @@ impl ElectionState {
 impl Drop for Leading {
     fn drop(&mut self) {
         self.term.send_modify(|term| {
-            term.over.get_or_insert(Ended::Stopped);
+            term.over.get_or_insert(ElectionEnded::Stopped);
         });
         *self.shared.term.lock() = None;
         self.shared.meter.leads(false);

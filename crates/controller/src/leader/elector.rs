@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::candidate::{Attempt, Candidate};
 use super::election_state::{ElectionState, Unhealthy};
-use super::term::{Ended, Leadership, Term, over};
+use super::term::{ElectionEnded, Leadership, Term, over};
 use super::timing::ElectionTiming;
 use crate::events::{EventRecorder, NewEvent};
 
@@ -74,7 +74,7 @@ impl LeaderElector {
     pub async fn run_while_leading<F: Future>(
         &self,
         lead: impl FnOnce(Leadership) -> F,
-    ) -> Result<F::Output, Ended> {
+    ) -> Result<F::Output, ElectionEnded> {
         self.run_until(std::future::pending(), lead).await
     }
 
@@ -86,16 +86,16 @@ impl LeaderElector {
     /// that moment.
     ///
     /// # Errors
-    /// Returns how the lease was lost, or [`Ended::Stopped`].
+    /// Returns how the lease was lost, or [`ElectionEnded::Stopped`].
     pub async fn run_until<F: Future>(
         &self,
         stop: impl Future<Output = ()>,
         lead: impl FnOnce(Leadership) -> F,
-    ) -> Result<F::Output, Ended> {
+    ) -> Result<F::Output, ElectionEnded> {
         let mut stop = pin!(stop);
         let _run = tokio::select! {
             biased;
-            () = &mut stop => return Err(Ended::Stopped),
+            () = &mut stop => return Err(ElectionEnded::Stopped),
             run = self.runs.lock() => run,
         };
         let acquired = tokio::select! {
@@ -109,7 +109,7 @@ impl LeaderElector {
             if let Ok(candidate) = self.candidate.try_lock() {
                 self.release(candidate, true).await;
             }
-            return Err(Ended::Stopped);
+            return Err(ElectionEnded::Stopped);
         };
         let leading = self.shared.lead(term);
         let lease = candidate.held.as_ref().map(|it| it.object_ref(&()));
@@ -132,7 +132,7 @@ impl LeaderElector {
             tokio::select! {
                 biased;
                 ended = over(term, &self.shared.clock) => Err(ended),
-                () = &mut stop => Err(Ended::Stopped),
+                () = &mut stop => Err(ElectionEnded::Stopped),
                 output = work => Ok(output),
             }
         };
@@ -140,7 +140,7 @@ impl LeaderElector {
         drop(leading);
         self.record(lease.as_ref(), "StopLeading", "stopped leading");
         match &outcome {
-            Ok(_) | Err(Ended::Stopped | Ended::HandedOver { .. }) => {
+            Ok(_) | Err(ElectionEnded::Stopped | ElectionEnded::HandedOver { .. }) => {
                 self.release(self.candidate.lock().await, false).await;
             }
             Err(ended) => tracing::warn!(identity = %self.identity, %ended, "stopped leading"),
@@ -252,11 +252,11 @@ async fn renew(mut candidate: OwnedMutexGuard<Candidate>, term: watch::Sender<Te
                 term.failure = None;
             }),
             Attempt::HeldByAnother { holder, .. } => {
-                term.send_modify(|term| term.over = Some(Ended::Taken { by: holder }));
+                term.send_modify(|term| term.over = Some(ElectionEnded::Taken { by: holder }));
                 return;
             }
             Attempt::HandOver { to } => {
-                term.send_modify(|term| term.over = Some(Ended::HandedOver { to }));
+                term.send_modify(|term| term.over = Some(ElectionEnded::HandedOver { to }));
                 return;
             }
             Attempt::Failed(error) => {

@@ -40,9 +40,9 @@ mod simulation;
 
 pub use builder::LeaderElectorBuilder;
 pub use candidacy::Candidacy;
-pub use decide::{Memory, Step, decide, decide_coordinated};
+pub use decide::{ElectionStep, Memory, decide, decide_coordinated};
 pub use election_state::Unhealthy;
 pub use elector::LeaderElector;
 pub use lock::LeaseLock;
-pub use term::{Ended, Leadership};
+pub use term::{ElectionEnded, Leadership};
 pub use timing::{ElectionTiming, InvalidElection};

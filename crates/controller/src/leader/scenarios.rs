@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::scripted::{Connection, Delivery, Outcome, Server};
-use super::{Ended, LeaderElector, Leadership, record};
+use super::{ElectionEnded, LeaderElector, Leadership, record};
 
 const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -123,7 +123,7 @@ async fn a_standby_of_the_same_identity_that_stops_leaves_the_lease_alone() {
     let second = elector(Connection::good(&server), "me");
     second.candidate.lock().await.in_doubt = true;
     let stopped = second.run_until(sleep(s(5)), |_| async {}).await;
-    assert!(matches!(stopped, Err(Ended::Stopped)));
+    assert!(matches!(stopped, Err(ElectionEnded::Stopped)));
     assert_eq!(server.holder().as_deref(), Some("me"));
     leading.abort();
 }
@@ -138,7 +138,7 @@ async fn a_run_that_waits_for_another_of_its_elector_can_be_stopped() {
     let leading = tokio::spawn(async move { first.run_while_leading(lead).await });
     sleep(s(1)).await;
     let stopped = tokio::time::timeout(s(60), elector.run_until(sleep(s(5)), |_| async {})).await;
-    assert!(matches!(stopped, Ok(Err(Ended::Stopped))), "{stopped:?}");
+    assert!(matches!(stopped, Ok(Err(ElectionEnded::Stopped))), "{stopped:?}");
     assert!(up.load(Ordering::SeqCst) && server.holder().as_deref() == Some("me"));
     leading.abort();
 }
@@ -209,7 +209,7 @@ async fn le_3_a_leader_that_cannot_renew_stops_at_the_deadline_since_its_last_re
             assert!(!up.load(Ordering::SeqCst) && !elector.is_leader(), "{end:?}: after it");
         };
         let (ended, ()) = tokio::join!(run, watch);
-        assert!(matches!(ended, Err(Ended::NotRenewed { .. })), "{end:?}: {ended:?}");
+        assert!(matches!(ended, Err(ElectionEnded::NotRenewed { .. })), "{end:?}: {ended:?}");
         assert!(start.elapsed() < s(12) + ms(5), "{end:?}: {:?}", start.elapsed());
         assert_eq!(server.holder().as_deref(), Some("me"), "a lost lease is not released");
     }
@@ -232,7 +232,7 @@ async fn le_3_the_deadline_counts_from_when_a_renewal_was_sent() {
     });
     let start = Instant::now();
     let ended = elector(connection, "me").run_while_leading(|_| std::future::pending::<()>()).await;
-    assert!(matches!(ended, Err(Ended::NotRenewed { source: Some(_) })), "{ended:?}");
+    assert!(matches!(ended, Err(ElectionEnded::NotRenewed { source: Some(_) })), "{ended:?}");
     let elapsed = start.elapsed();
     assert!(elapsed >= s(12) && elapsed < s(12) + ms(5), "{elapsed:?}");
 }
@@ -335,7 +335,7 @@ async fn le_4_release_lease_lets_another_lead_within_a_retry_period() {
         other.run_while_leading(async |led: Leadership| (led.transitions(), Instant::now())).await
     };
     let (ended, at, next) = tokio::join!(first, stopped, second);
-    assert!(matches!(ended, Err(Ended::Stopped)));
+    assert!(matches!(ended, Err(ElectionEnded::Stopped)));
     let (transitions, led_at) = next.expect("led");
     assert_eq!(transitions, 1);
     assert!(led_at - at <= s(2) + ms(2), "{:?}", led_at - at);
@@ -392,7 +392,7 @@ async fn le_4_the_work_has_ended_before_the_lease_is_released() {
         })
     };
     let ended = elector(connection, "me").run_until(sleep(s(5)), lead).await;
-    assert!(matches!(ended, Err(Ended::Stopped)) && !up.load(Ordering::SeqCst));
+    assert!(matches!(ended, Err(ElectionEnded::Stopped)) && !up.load(Ordering::SeqCst));
     assert_eq!(server.holder(), None);
 }
 
@@ -401,7 +401,7 @@ async fn le_4_release_on_cancellation_during_a_write_whose_outcome_is_unknown() 
     let server = Arc::new(Server::default());
     let connection = Connection::script(&server, [Outcome::Answered, Outcome::AnswerSilent]);
     let ended = elector(connection, "me").run_until(sleep(s(1)), |_| async {}).await;
-    assert!(matches!(ended, Err(Ended::Stopped)));
+    assert!(matches!(ended, Err(ElectionEnded::Stopped)));
     assert_eq!(server.log(), ["get", "create me", "get", "update "]);
     assert_eq!(server.holder(), None);
 }
@@ -411,7 +411,7 @@ async fn le_4_cancellation_during_a_read_has_nothing_to_release() {
     let server = Arc::new(Server::default());
     let connection = Connection::script(&server, [Outcome::Silent]);
     let ended = elector(connection, "me").run_until(sleep(s(1)), |_| async {}).await;
-    assert!(matches!(ended, Err(Ended::Stopped)));
+    assert!(matches!(ended, Err(ElectionEnded::Stopped)));
     assert_eq!(server.log(), [""; 0]);
 }
 
@@ -460,7 +460,7 @@ async fn a_stop_that_waits_for_the_leader_ends_only_a_standby() {
     };
     let (first, second) = tokio::join!(leader, standby);
     assert_eq!(first.expect("ends by itself"), "drained");
-    assert!(matches!(second, Err(Ended::Stopped)));
+    assert!(matches!(second, Err(ElectionEnded::Stopped)));
 }
 
 #[tokio::test(start_paused = true)]

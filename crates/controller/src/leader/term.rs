@@ -13,7 +13,7 @@ use super::clock::Clock;
 ///
 /// ```
 /// use dogwatch_controller::LeaderElector;
-/// use dogwatch_controller::leader::Ended;
+/// use dogwatch_controller::leader::ElectionEnded;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,8 +24,8 @@ use super::clock::Clock;
 /// let stop = std::future::ready(()); // for example a signal
 /// match elector.run_until(stop, |_| std::future::pending::<()>()).await {
 ///     Ok(()) => println!("the work is done"),
-///     Err(Ended::Stopped) => println!("stopped; the lease is free"),
-///     Err(Ended::NotRenewed { source }) => eprintln!("the server is not reachable: {source:?}"),
+///     Err(ElectionEnded::Stopped) => println!("stopped; the lease is free"),
+///     Err(ElectionEnded::NotRenewed { source }) => eprintln!("the server is not reachable: {source:?}"),
 ///     Err(lost) => return Err(lost.into()), // another process may lead: exit and start again
 /// }
 /// # Ok(())
@@ -33,7 +33,7 @@ use super::clock::Clock;
 /// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum ElectionEnded {
     /// The lease could not be renewed in time. Another candidate may hold it soon; the same elector
     /// may try again.
     #[error("the lease could not be renewed before the renew deadline")]
@@ -69,7 +69,7 @@ pub(super) struct Term {
     /// deadline.
     pub(super) until: Duration,
     /// Set when the term is over before that.
-    pub(super) over: Option<Ended>,
+    pub(super) over: Option<ElectionEnded>,
     /// The error of the last attempt to renew, if it failed.
     pub(super) failure: Option<Arc<Error>>,
 }
@@ -161,7 +161,7 @@ impl fmt::Debug for Leadership {
 }
 
 /// Waits for the end of a term, and returns how it ended.
-pub(super) async fn over(mut term: watch::Receiver<Term>, clock: &Clock) -> Ended {
+pub(super) async fn over(mut term: watch::Receiver<Term>, clock: &Clock) -> ElectionEnded {
     loop {
         let now = term.borrow_and_update().clone();
         if let Some(ended) = now.over {
@@ -176,7 +176,7 @@ pub(super) async fn over(mut term: watch::Receiver<Term>, clock: &Clock) -> Ende
         tokio::select! {
             biased;
             () = renewal => {}
-            () = clock.sleep_until(now.until) => return Ended::NotRenewed { source: now.failure },
+            () = clock.sleep_until(now.until) => return ElectionEnded::NotRenewed { source: now.failure },
         }
     }
 }

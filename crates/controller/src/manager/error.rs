@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::controller::ControllerError;
-use crate::leader::Ended;
+use crate::leader::ElectionEnded;
 
 /// An error that stopped a manager. A program that gets one should exit and be restarted.
 ///
@@ -58,7 +58,7 @@ pub enum ManagerError {
     },
     /// Another process may lead now. The work of the leader was aborted.
     #[error("leadership was lost")]
-    LeadershipLost(#[source] Ended),
+    LeadershipLost(#[source] ElectionEnded),
     /// The manager was stopped, and some of its controllers or tasks did not end in time. They were
     /// aborted.
     #[error("still running after {after:?}, and aborted: {}", still.join(", "))]

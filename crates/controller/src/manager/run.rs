@@ -20,7 +20,7 @@ use super::progress::Progress;
 use super::unit::{RunningUnits, Unit, run_all};
 use crate::checks::Checks;
 use crate::controller::{Controller, ControllerError};
-use crate::leader::{Ended, LeaderElector};
+use crate::leader::{ElectionEnded, LeaderElector};
 use crate::signals::Signals;
 
 /// The tolerance, after the lease has expired, before a leader that still works is reported as
@@ -245,8 +245,8 @@ impl Leading {
         let outcome = self.elector.run_until(standby_stops, |_| work).await;
         match (outcome, source_ended) {
             (Ok(outcome), _) => outcome,
-            (Err(Ended::Stopped), Some(ended)) => Err(ended.into()),
-            (Err(Ended::Stopped), None) => Ok(()),
+            (Err(ElectionEnded::Stopped), Some(ended)) => Err(ended.into()),
+            (Err(ElectionEnded::Stopped), None) => Ok(()),
             (Err(lost), _) => Err(ManagerError::LeadershipLost(lost)),
         }
     }

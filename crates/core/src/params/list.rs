@@ -2,19 +2,18 @@
 
 use std::time::Duration;
 
-use super::query::{InvalidParams, Query, VersionMatch, put, seconds, selectors, versions};
+use super::query::{InvalidParams, Query, VersionMatch, put, seconds, selectors, shard, versions};
 use crate::field_selector::FieldSelector;
 use crate::label_selector::LabelSelector;
+use crate::selectors::Selectors;
 use crate::version::ResourceVersion;
 
 /// The parameters of a list: which objects, and at which point in history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListParams {
-    /// Selects objects by their labels.
-    pub labels: LabelSelector,
-    /// Selects objects by their fields.
-    pub fields: FieldSelector,
+    /// Selects objects by labels, by fields and by shard.
+    pub selectors: Selectors,
     /// The maximal number of objects per page; `None` requests everything in one page.
     pub limit: Option<u32>,
     /// The continue token of the previous page.
@@ -25,22 +24,27 @@ pub struct ListParams {
     pub version_match: Option<VersionMatch>,
     /// The server-side timeout.
     pub timeout: Option<Duration>,
-    /// Selects the objects of one shard, in the server's syntax (alpha in Kubernetes 1.36).
-    pub shard_selector: Option<String>,
 }
 
 impl ListParams {
+    /// Sets all selectors at once; [`Self::labels`], [`Self::fields`] and [`Self::shard`] set one.
+    #[must_use]
+    pub fn selectors(mut self, selectors: Selectors) -> Self {
+        self.selectors = selectors;
+        self
+    }
+
     /// Selects objects by their labels.
     #[must_use]
     pub fn labels(mut self, labels: LabelSelector) -> Self {
-        self.labels = labels;
+        self.selectors.labels = labels;
         self
     }
 
     /// Selects objects by their fields.
     #[must_use]
     pub fn fields(mut self, fields: FieldSelector) -> Self {
-        self.fields = fields;
+        self.selectors.fields = fields;
         self
     }
 
@@ -82,7 +86,7 @@ impl ListParams {
     /// Selects the objects of one shard, for example `shardRange(object.metadata.uid,'0x0','0x8')`.
     #[must_use]
     pub fn shard(mut self, selector: impl Into<String>) -> Self {
-        self.shard_selector = Some(selector.into());
+        self.selectors.shard = Some(selector.into());
         self
     }
 
@@ -103,12 +107,12 @@ impl ListParams {
             return Err(InvalidParams::ContinueWithVersion);
         }
         let mut query = Query::new();
-        selectors(&mut query, &self.labels, &self.fields);
+        selectors(&mut query, &self.selectors);
         versions(&mut query, &self.version, self.version_match);
         seconds(&mut query, self.timeout);
         put(&mut query, "limit", self.limit.filter(|it| *it > 0));
         put(&mut query, "continue", self.continue_token.as_deref().filter(|it| !it.is_empty()));
-        put(&mut query, "shardSelector", self.shard_selector.as_deref().filter(|it| !it.is_empty()));
+        shard(&mut query, &self.selectors);
         Ok(query)
     }
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::field_selector::FieldSelector;
-use crate::label_selector::LabelSelector;
+use crate::selectors::Selectors;
 use crate::version::ResourceVersion;
 
 /// The keys and values of a query, not yet encoded.
@@ -47,9 +46,13 @@ pub(super) fn put(query: &mut Query, key: &'static str, value: Option<impl ToStr
     query.extend(value.map(|it| (key, it.to_string())));
 }
 
-pub(super) fn selectors(query: &mut Query, labels: &LabelSelector, fields: &FieldSelector) {
+pub(super) fn selectors(query: &mut Query, Selectors { labels, fields, .. }: &Selectors) {
     put(query, "labelSelector", (!labels.is_everything()).then_some(labels));
     put(query, "fieldSelector", (!fields.is_everything()).then_some(fields));
+}
+
+pub(super) fn shard(query: &mut Query, selectors: &Selectors) {
+    put(query, "shardSelector", selectors.shard.as_deref().filter(|it| !it.is_empty()));
 }
 
 pub(super) fn versions(query: &mut Query, version: &ResourceVersion, version_match: Option<VersionMatch>) {

@@ -2,19 +2,18 @@
 
 use std::time::Duration;
 
-use super::query::{InvalidParams, Query, VersionMatch, put, seconds, selectors, versions};
+use super::query::{InvalidParams, Query, VersionMatch, put, seconds, selectors, shard, versions};
 use crate::field_selector::FieldSelector;
 use crate::label_selector::LabelSelector;
+use crate::selectors::Selectors;
 use crate::version::ResourceVersion;
 
 /// The parameters of a watch: which objects, and from which point in history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchParams {
-    /// Selects objects by their labels.
-    pub labels: LabelSelector,
-    /// Selects objects by their fields.
-    pub fields: FieldSelector,
+    /// Selects objects by labels, by fields and by shard.
+    pub selectors: Selectors,
     /// The version after which events are sent.
     pub version: ResourceVersion,
     /// The interpretation of `version`; required with `send_initial_events`.
@@ -25,22 +24,18 @@ pub struct WatchParams {
     pub bookmarks: bool,
     /// Starts with the existing objects, followed by a bookmark (WatchList).
     pub send_initial_events: Option<bool>,
-    /// Selects the objects of one shard, in the server's syntax (alpha in Kubernetes 1.36).
-    pub shard_selector: Option<String>,
 }
 
 impl Default for WatchParams {
     /// Watches everything from now on, with bookmarks.
     fn default() -> Self {
         Self {
-            labels: LabelSelector::everything(),
-            fields: FieldSelector::everything(),
+            selectors: Selectors::default(),
             version: ResourceVersion::UNSET,
             version_match: None,
             timeout: None,
             bookmarks: true,
             send_initial_events: None,
-            shard_selector: None,
         }
     }
 }
@@ -60,17 +55,24 @@ impl WatchParams {
         }
     }
 
+    /// Sets all selectors at once; [`Self::labels`], [`Self::fields`] and [`Self::shard`] set one.
+    #[must_use]
+    pub fn selectors(mut self, selectors: Selectors) -> Self {
+        self.selectors = selectors;
+        self
+    }
+
     /// Selects objects by their labels.
     #[must_use]
     pub fn labels(mut self, labels: LabelSelector) -> Self {
-        self.labels = labels;
+        self.selectors.labels = labels;
         self
     }
 
     /// Selects objects by their fields.
     #[must_use]
     pub fn fields(mut self, fields: FieldSelector) -> Self {
-        self.fields = fields;
+        self.selectors.fields = fields;
         self
     }
 
@@ -91,7 +93,7 @@ impl WatchParams {
     /// Selects the objects of one shard.
     #[must_use]
     pub fn shard(mut self, selector: impl Into<String>) -> Self {
-        self.shard_selector = Some(selector.into());
+        self.selectors.shard = Some(selector.into());
         self
     }
 
@@ -107,13 +109,13 @@ impl WatchParams {
             return Err(InvalidParams::InitialEventsWithoutMatch);
         }
         let mut query = Query::new();
-        selectors(&mut query, &self.labels, &self.fields);
+        selectors(&mut query, &self.selectors);
         put(&mut query, "watch", Some(true));
         put(&mut query, "allowWatchBookmarks", self.bookmarks.then_some(true));
         versions(&mut query, &self.version, self.version_match);
         seconds(&mut query, self.timeout);
         put(&mut query, "sendInitialEvents", self.send_initial_events);
-        put(&mut query, "shardSelector", self.shard_selector.as_deref().filter(|it| !it.is_empty()));
+        shard(&mut query, &self.selectors);
         Ok(query)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch::api::{Patch, PatchParams};
-use dogwatch::controller::leader::{Ended, LeaderElector, LeaderElectorBuilder, Leadership};
+use dogwatch::controller::leader::{ElectionEnded, LeaderElector, LeaderElectorBuilder, Leadership};
 use dogwatch::k8s_openapi::api::coordination::v1::Lease;
 use dogwatch::{Api, Client};
 use serde_json::json;
@@ -80,7 +80,7 @@ async fn le_4_a_released_lease_is_acquired_by_a_waiting_elector() {
     };
     let (ended, transitions) =
         within("the lease changing its holder", async { tokio::join!(first, second) }).await;
-    assert!(matches!(ended, Err(Ended::Stopped)), "{ended:?}");
+    assert!(matches!(ended, Err(ElectionEnded::Stopped)), "{ended:?}");
     assert_eq!(transitions.expect("led"), 1);
 }
 

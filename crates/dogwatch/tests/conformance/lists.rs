@@ -57,7 +57,8 @@ async fn label_selectors_match_the_same_objects_on_the_server_and_in_the_library
         let params = labelled(selector);
         let listed = api.list(&params).await.unwrap_or_else(|error| panic!("{selector}: {}", chain(&error)));
         assert_eq!(names(&listed.items), expected, "{selector}");
-        let here = all.iter().filter(|it| params.labels.matches(dogwatch::Object::header(*it).labels));
+        let here =
+            all.iter().filter(|it| params.selectors.labels.matches(dogwatch::Object::header(*it).labels));
         assert_eq!(names(here), expected, "{selector}");
     }
 }

@@ -20,7 +20,7 @@ use xxhash_rust::xxh64::xxh64;
 use super::channel_state::{ChannelState, MemberView, Resolve};
 use super::metrics::EndpointMetrics;
 use super::snapshot::{Slot, Snapshot, Unready, UnreadyReason};
-use crate::connection::{Backend, BackendStatus, DesiredState, Link, State, run};
+use crate::connection::{Backend, BackendStatus, ConnectionState, DesiredState, Link, run};
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
 use crate::load::Load;
 use crate::policy::{self, Group, Host, Policy, subset, wanted};
@@ -152,20 +152,20 @@ struct Member {
     /// True if an attempt has failed since it was last connected.
     failed: bool,
     /// The state that was last counted in the metrics.
-    counted: State,
+    counted: ConnectionState,
 }
 
 impl Member {
     /// Records the state of the connection. A failure is cleared only by a new connection (A62), so
     /// that calls do not wait for an attempt to reach a dead endpoint.
-    fn observe(&mut self, state: State, now: Instant) {
+    fn observe(&mut self, state: ConnectionState, now: Instant) {
         self.missing_since = match state {
-            State::Connecting | State::Backoff => self.missing_since.or(Some(now)),
+            ConnectionState::Connecting | ConnectionState::Backoff => self.missing_since.or(Some(now)),
             _ => None,
         };
         self.failed = match state {
-            State::Ready => false,
-            State::Backoff => true,
+            ConnectionState::Ready => false,
+            ConnectionState::Backoff => true,
             _ => self.failed,
         };
     }
@@ -177,8 +177,8 @@ impl Member {
 
     /// Returns true if calls with its ring key should wait for it: it is not connected yet, and has
     /// not failed.
-    fn is_connecting(&self, state: State, now: Instant) -> bool {
-        let begun = matches!(state, State::Idle | State::Connecting);
+    fn is_connecting(&self, state: ConnectionState, now: Instant) -> bool {
+        let begun = matches!(state, ConnectionState::Idle | ConnectionState::Connecting);
         begun && !self.failed && self.missing_since.is_none_or(|it| now < it + KEY_WAIT)
     }
 
@@ -315,7 +315,7 @@ impl Balancer {
             tried_since: None,
             missing_since: None,
             failed: false,
-            counted: State::Idle,
+            counted: ConnectionState::Idle,
         }
     }
 
@@ -330,9 +330,9 @@ impl Balancer {
                 self.channel.metrics.state(state);
             }
         }
-        self.leaving.retain(|it| it.backend.state() != State::Closed);
+        self.leaving.retain(|it| it.backend.state() != ConnectionState::Closed);
         // Endpoints that closed for good while leaving, and came back at that moment.
-        let closed = |it: &&Member| it.backend.state() == State::Closed;
+        let closed = |it: &&Member| it.backend.state() == ConnectionState::Closed;
         let gone: Vec<_> = self.members.values().filter(closed).map(|it| Arc::clone(&it.endpoint)).collect();
         for endpoint in gone {
             let member = self.join(&endpoint);
@@ -375,10 +375,10 @@ impl Balancer {
         let wanted = wanted(&states, late, used);
         for ((member, wanted), state) in usable.iter_mut().zip(wanted).zip(states) {
             member.chosen = wanted;
-            let tries = wanted && !asleep && state != State::Ready;
+            let tries = wanted && !asleep && state != ConnectionState::Ready;
             member.tried_since = tries.then(|| member.tried_since.unwrap_or(now));
         }
-        let ready = usable.iter().find(|it| it.chosen && it.backend.state() == State::Ready);
+        let ready = usable.iter().find(|it| it.chosen && it.backend.state() == ConnectionState::Ready);
         self.used = ready.map(|it| it.endpoint.id.clone());
     }
 
@@ -435,7 +435,7 @@ impl Balancer {
                 ramping = settings.slow_start.as_ref().map(|it| it.pace());
             }
             error = error.or(status.error);
-            let open = status.state == State::Ready && !status.health_pending && (fit || panics);
+            let open = status.state == ConnectionState::Ready && !status.health_pending && (fit || panics);
             let ready = status.link.filter(|_| open).and_then(|link| Self::slot(member, link));
             choices.push(policy::Member {
                 key: keys.get(index).map_or("", String::as_str),

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::balancer::{StopOnDrop, balance};
 use super::channel_state::{ChannelState, Resolve, Settings};
-use super::config_error::ConfigError;
+use super::config_error::ChannelConfigError;
 use super::kube_channel::KubeChannel;
 use super::methods::Methods;
 use super::retry::Retry;
@@ -429,14 +429,14 @@ impl ChannelBuilder {
     ///
     /// # Errors
     /// Returns an error if the authority, the server name or the name of a method is invalid.
-    pub fn build(self) -> Result<KubeChannel, ConfigError> {
+    pub fn build(self) -> Result<KubeChannel, ChannelConfigError> {
         if let Some(name) = self.methods.invalid_name() {
-            return Err(ConfigError::Method(name.to_owned()));
+            return Err(ChannelConfigError::Method(name.to_owned()));
         }
         let authority = match &self.authority {
             None => None,
             Some(it) => {
-                let failed = |error| ConfigError::Authority(it.clone(), error);
+                let failed = |error| ChannelConfigError::Authority(it.clone(), error);
                 Some(it.parse::<Authority>().map_err(failed)?)
             }
         };
@@ -446,8 +446,8 @@ impl ChannelBuilder {
         let tls = match self.tls {
             None => None,
             Some(config) => {
-                let name = name.ok_or(ConfigError::Nameless)?;
-                let failed = |error| ConfigError::ServerName(name.to_owned(), error);
+                let name = name.ok_or(ChannelConfigError::Nameless)?;
+                let failed = |error| ChannelConfigError::ServerName(name.to_owned(), error);
                 Some(Tls { config, name: ServerName::try_from(name.to_owned()).map_err(failed)? })
             }
         };
@@ -512,11 +512,11 @@ mod tests {
             assert!(builder().authority(authority).tls(tls()).build().is_ok(), "{authority}");
         }
         let refused = |it: ChannelBuilder| it.build().unwrap_err();
-        assert!(matches!(refused(builder().authority("a b")), ConfigError::Authority(..)));
-        assert!(matches!(refused(builder().tls(tls())), ConfigError::Nameless));
+        assert!(matches!(refused(builder().authority("a b")), ChannelConfigError::Authority(..)));
+        assert!(matches!(refused(builder().tls(tls())), ChannelConfigError::Nameless));
         let odd = builder().authority("greeter.shop").server_name("no name").tls(tls());
-        assert!(matches!(refused(odd), ConfigError::ServerName(..)));
+        assert!(matches!(refused(odd), ChannelConfigError::ServerName(..)));
         let odd = builder().retry_for("shop/Cart/Add", None);
-        assert!(matches!(refused(odd), ConfigError::Method(it) if it == "shop/Cart/Add"));
+        assert!(matches!(refused(odd), ChannelConfigError::Method(it) if it == "shop/Cart/Add"));
     }
 }

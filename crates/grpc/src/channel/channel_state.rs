@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use super::methods::Methods;
 use super::metrics::ChannelMetrics;
 use super::snapshot::{Snapshot, UnreadyReason};
-use crate::connection::{Backend, Connector, State, Timing};
+use crate::connection::{Backend, ConnectionState, Connector, Timing};
 use crate::endpoints::Endpoint;
 use crate::policy::{OutlierDetection, Policy, PolicyState, SlowStart, ZoneAware};
 
@@ -102,7 +102,7 @@ pub(crate) struct MemberView {
 /// The status of an endpoint of a channel at one moment, for debugging.
 ///
 /// ```
-/// use dogwatch_grpc::{KubeChannel, State};
+/// use dogwatch_grpc::{ConnectionState, KubeChannel};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -116,7 +116,7 @@ pub(crate) struct MemberView {
 /// channel.connected(1).await;
 /// for status in channel.endpoints() {
 ///     println!("{:?} {:?}: {} calls", status.endpoint.id, status.state, status.calls);
-///     assert_eq!(status.state, State::Ready);
+///     assert_eq!(status.state, ConnectionState::Ready);
 /// }
 /// # Ok(())
 /// # }
@@ -127,7 +127,7 @@ pub struct EndpointStatus {
     /// The endpoint as listed in the set.
     pub endpoint: Arc<Endpoint>,
     /// The state of its connection.
-    pub state: State,
+    pub state: ConnectionState,
     /// The address it is connected to, while it is open for calls.
     pub peer: Option<SocketAddr>,
     /// False if health checking is on and the endpoint does not report that it serves.

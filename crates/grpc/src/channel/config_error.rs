@@ -3,14 +3,14 @@
 /// An invalid setting of a channel.
 ///
 /// ```
-/// use dogwatch_grpc::{ConfigError, KubeChannel};
+/// use dogwatch_grpc::{ChannelConfigError, KubeChannel};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let builder = KubeChannel::to(["127.0.0.1:50051"])?;
 /// match builder.authority("not an authority").build() {
 ///     Ok(channel) => println!("{channel:?}"),
-///     Err(ConfigError::Authority(text, _)) => assert_eq!(text, "not an authority"),
+///     Err(ChannelConfigError::Authority(text, _)) => assert_eq!(text, "not an authority"),
 ///     Err(error) => return Err(error.into()),
 /// }
 /// # Ok(())
@@ -18,7 +18,7 @@
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConfigError {
+pub enum ChannelConfigError {
     /// The text cannot be the `:authority` of a request.
     #[error("{0:?} is not a valid authority")]
     Authority(String, #[source] http::uri::InvalidUri),

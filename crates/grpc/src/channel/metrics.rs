@@ -15,19 +15,19 @@ use metrics::{Counter, Gauge, Histogram, Label, counter, gauge, histogram};
 use parking_lot::Mutex;
 
 use super::status::Code;
-use crate::connection::State;
+use crate::connection::ConnectionState;
 
 /// The maximum number of addresses with their own label at a time.
 const LABELLED: usize = 100;
 
 /// The states and their label values.
-const STATES: [(State, &str); 6] = [
-    (State::Idle, "idle"),
-    (State::Connecting, "connecting"),
-    (State::Ready, "ready"),
-    (State::Backoff, "backoff"),
-    (State::Draining, "draining"),
-    (State::Closed, "closed"),
+const STATES: [(ConnectionState, &str); 6] = [
+    (ConnectionState::Idle, "idle"),
+    (ConnectionState::Connecting, "connecting"),
+    (ConnectionState::Ready, "ready"),
+    (ConnectionState::Backoff, "backoff"),
+    (ConnectionState::Draining, "draining"),
+    (ConnectionState::Closed, "closed"),
 ];
 
 /// The metrics of one channel.
@@ -148,7 +148,7 @@ impl ChannelMetrics {
     }
 
     /// Counts a transition of an endpoint into this state.
-    pub(crate) fn state(&self, state: State) {
+    pub(crate) fn state(&self, state: ConnectionState) {
         let index = STATES.iter().position(|it| it.0 == state);
         index.into_iter().for_each(|it| self.states[it].increment(1));
     }

@@ -24,7 +24,7 @@ pub mod measure;
 pub use self::body::{Interrupted, ResponseBody};
 pub use self::builder::ChannelBuilder;
 pub use self::channel_state::EndpointStatus;
-pub use self::config_error::ConfigError;
+pub use self::config_error::ChannelConfigError;
 pub use self::head::WaitForReady;
 pub use self::kube_channel::KubeChannel;
 pub use self::monitor::{ChannelMonitor, ChannelStats};

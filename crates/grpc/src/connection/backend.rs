@@ -15,16 +15,16 @@ use crate::load::Load;
 /// The state of the connection to an endpoint.
 ///
 /// ```
-/// use dogwatch_grpc::State;
+/// use dogwatch_grpc::ConnectionState;
 ///
-/// fn is_trying(state: State) -> bool {
-///     matches!(state, State::Connecting | State::Backoff)
+/// fn is_trying(state: ConnectionState) -> bool {
+///     matches!(state, ConnectionState::Connecting | ConnectionState::Backoff)
 /// }
-/// assert!(is_trying(State::Backoff) && !is_trying(State::Ready));
+/// assert!(is_trying(ConnectionState::Backoff) && !is_trying(ConnectionState::Ready));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum State {
+pub enum ConnectionState {
     /// There is no connection, and none is wanted.
     Idle,
     /// A connection is being opened, or waits for its turn.
@@ -39,7 +39,7 @@ pub enum State {
     Closed,
 }
 
-impl State {
+impl ConnectionState {
     pub(crate) fn of(phase: Phase) -> Self {
         match phase {
             Phase::Idle => Self::Idle,
@@ -66,7 +66,7 @@ pub(crate) struct Backend {
 /// The status of an endpoint at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct BackendStatus {
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
     /// The connection, if it is open for calls.
     pub(crate) link: Option<Arc<Link>>,
     /// The time at which the connection of `link` was opened.
@@ -84,7 +84,7 @@ impl Backend {
     /// Creates an endpoint without a connection.
     pub(crate) fn new(id: EndpointId, addresses: &[SocketAddr], seed: Duration, now: u32) -> Self {
         let status = BackendStatus {
-            state: State::Idle,
+            state: ConnectionState::Idle,
             link: None,
             ready_since: None,
             healthy: true,
@@ -103,7 +103,7 @@ impl Backend {
         self.status.lock().clone()
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> ConnectionState {
         self.status.lock().state
     }
 
@@ -123,8 +123,8 @@ impl Backend {
         let status = self.status.lock();
         match (&status.link, status.state) {
             (Some(link), _) => addresses.contains(&link.peer()),
-            (None, State::Connecting) => before.iter().all(|it| addresses.contains(it)),
-            (None, State::Backoff) => *before == *addresses,
+            (None, ConnectionState::Connecting) => before.iter().all(|it| addresses.contains(it)),
+            (None, ConnectionState::Backoff) => *before == *addresses,
             _ => true,
         }
     }

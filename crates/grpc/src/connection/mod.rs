@@ -22,7 +22,7 @@ mod task;
 #[cfg(test)]
 pub(crate) mod enforcing_server;
 
-pub use backend::State;
+pub use backend::ConnectionState;
 pub(crate) use backend::{Backend, BackendStatus};
 pub use backoff::Backoff;
 #[cfg(test)]

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, error, warn};
 
-use super::backend::{Backend, State};
+use super::backend::{Backend, ConnectionState};
 use super::connector::{Connector, NewConnection};
 use super::error::ConnectionError;
 use super::health;
@@ -56,7 +56,7 @@ pub(crate) async fn run(
         panics += 1;
         error!(endpoint = %backend.id, panics, "the task of an endpoint panicked and is restarted");
         backend.update(|it| {
-            (it.state, it.link, it.ready_since) = (State::Backoff, None, None);
+            (it.state, it.link, it.ready_since) = (ConnectionState::Backoff, None, None);
             it.error = Some("the endpoint's task panicked".into());
         });
         changed.notify_one();
@@ -205,7 +205,7 @@ impl Worker {
 
     /// Applies an input, performs the action, and notifies the balancer.
     fn apply(&mut self, input: Input) {
-        let before = State::of(self.phase);
+        let before = ConnectionState::of(self.phase);
         let (phase, action) = step(self.phase, input, Instant::now(), &self.timing, random::unit());
         self.phase = phase;
         match action {
@@ -225,7 +225,7 @@ impl Worker {
                 self.backend.update(|it| it.link = None);
             }
         }
-        let state = State::of(phase);
+        let state = ConnectionState::of(phase);
         self.backend.update(|it| it.state = state);
         if before != state || input == Input::Lost {
             self.changed.notify_one();

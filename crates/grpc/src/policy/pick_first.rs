@@ -1,26 +1,30 @@
 //! gRPC's pick_first with a shuffled order (A62): one endpoint for all calls, and the next one only
 //! when it fails.
 
-use crate::connection::State;
+use crate::connection::ConnectionState;
 
 /// Returns which endpoints should be connected, given their states in the order in which they are
 /// tried, and the one in use.
 ///
 /// While the one in use is ready, it is the only one. Otherwise: all that have failed before or are
 /// `late`, since they may recover first, and the first of the others.
-pub(crate) fn wanted(order: &[State], late: impl Fn(usize) -> bool, used: Option<usize>) -> Vec<bool> {
+pub(crate) fn wanted(
+    order: &[ConnectionState],
+    late: impl Fn(usize) -> bool,
+    used: Option<usize>,
+) -> Vec<bool> {
     let mut wanted = vec![false; order.len()];
-    if let Some(used) = used.filter(|it| order.get(*it) == Some(&State::Ready)) {
+    if let Some(used) = used.filter(|it| order.get(*it) == Some(&ConnectionState::Ready)) {
         wanted[used] = true;
         return wanted;
     }
-    if let Some(ready) = order.iter().position(|it| *it == State::Ready) {
+    if let Some(ready) = order.iter().position(|it| *it == ConnectionState::Ready) {
         wanted[ready] = true;
         return wanted;
     }
     for (index, state) in order.iter().enumerate() {
         wanted[index] = true;
-        if *state != State::Backoff && !late(index) {
+        if *state != ConnectionState::Backoff && !late(index) {
             break;
         }
     }
@@ -33,8 +37,8 @@ mod tests {
 
     #[test]
     fn one_endpoint_is_used_until_it_fails_and_then_the_next() {
-        use State::{Backoff, Connecting, Idle, Ready};
-        let table: &[(&[State], Option<usize>, &[usize])] = &[
+        use ConnectionState::{Backoff, Connecting, Idle, Ready};
+        let table: &[(&[ConnectionState], Option<usize>, &[usize])] = &[
             (&[], None, &[]),
             (&[Idle, Idle, Idle], None, &[0]),
             (&[Connecting, Idle, Idle], None, &[0]),
@@ -58,7 +62,7 @@ mod tests {
 
     #[test]
     fn after_a_silent_endpoint_the_next_one_is_tried_concurrently() {
-        use State::{Connecting, Idle};
+        use ConnectionState::{Connecting, Idle};
         let order = [Connecting, Connecting, Idle, Idle];
         assert_eq!(wanted(&order, |it| it == 0, None), [true, true, false, false]);
         assert_eq!(wanted(&order, |it| it < 2, None), [true, true, true, false]);

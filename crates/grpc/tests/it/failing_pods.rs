@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dogwatch_grpc::{KubeChannel, Retry, State};
+use dogwatch_grpc::{ConnectionState, KubeChannel, Retry};
 use tonic::Code;
 
 use crate::echo::EchoClient;
@@ -27,8 +27,8 @@ async fn with_a_dead_pod_and_a_black_hole_no_call_fails() {
     assert!(pods.iter().all(|it| it.seen.calls() == 100));
     let states = channel.endpoints();
     let of = |id: &str| states.iter().find(|it| it.endpoint.id.as_str() == id).unwrap();
-    assert!(matches!(of("dead").state, State::Backoff | State::Connecting));
-    assert_eq!(of("silent").state, State::Connecting);
+    assert!(matches!(of("dead").state, ConnectionState::Backoff | ConnectionState::Connecting));
+    assert_eq!(of("silent").state, ConnectionState::Connecting);
     assert!(of("dead").error.as_deref().is_some_and(|it| it.starts_with("cannot connect to 127.0.0.1")));
 }
 
@@ -80,7 +80,7 @@ async fn a_pod_with_a_new_address_is_dialled_there_at_once() {
     let _clock = ManualClock::begin();
     let pods = Pod::start_many(1).await;
     let ((_listener, silent), (_held, dead)) = (black_hole(), refused());
-    for (old, state) in [(silent, State::Connecting), (dead, State::Backoff)] {
+    for (old, state) in [(silent, ConnectionState::Connecting), (dead, ConnectionState::Backoff)] {
         let service = Service::new();
         service.set(vec![endpoint("pod", old)]);
         let channel = service.channel();

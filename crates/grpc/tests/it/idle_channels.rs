@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dogwatch_grpc::{KubeChannel, State};
+use dogwatch_grpc::{ConnectionState, KubeChannel};
 
 use crate::echo::EchoClient;
 use crate::pods::{Pod, Service, connected, endpoint, endpoints, until};
@@ -27,7 +27,7 @@ async fn a_lazy_channel_connects_with_the_first_call() {
     let service = Service::of(&pods);
     let channel = KubeChannel::builder(service.receiver()).lazy().build().unwrap();
     until(&channel, |it| it.endpoints().len() == 2).await;
-    assert!(channel.endpoints().iter().all(|it| it.state == State::Idle));
+    assert!(channel.endpoints().iter().all(|it| it.state == ConnectionState::Idle));
     EchoClient::new(&channel).one("hello").await.unwrap();
     connected(&channel, 2).await;
 }
@@ -55,7 +55,7 @@ async fn a_subset_is_stable_when_a_service_grows() {
     let channel = KubeChannel::builder(service.receiver()).subset(4).build().unwrap();
     connected(&channel, 4).await;
     let chosen = || -> BTreeSet<String> {
-        let all = channel.endpoints().into_iter().filter(|it| it.state == State::Ready);
+        let all = channel.endpoints().into_iter().filter(|it| it.state == ConnectionState::Ready);
         all.map(|it| it.endpoint.id.to_string()).collect()
     };
     let traffic = Traffic::new(EchoClient::new(&channel), "hello");

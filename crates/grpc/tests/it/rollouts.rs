@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use dogwatch_grpc::{KubeChannel, State};
+use dogwatch_grpc::{ConnectionState, KubeChannel};
 use grpc_testkit::{addresses, listeners_on_one_port};
 use tonic::Code;
 
@@ -120,7 +120,7 @@ async fn a_long_stream_on_a_terminating_pod_completes() {
     let leaving = pods[0].address.to_string();
     service.add(endpoint(&pods[1].address.to_string(), pods[1].address));
     service.terminating(&leaving);
-    until(&channel, |it| it.endpoints().iter().any(|it| it.state == State::Draining)).await;
+    until(&channel, |it| it.endpoints().iter().any(|it| it.state == ConnectionState::Draining)).await;
     connected(&channel, 1).await;
     for second in 1..31 {
         clock.advance(STEP).await;
@@ -150,7 +150,7 @@ async fn a_stream_on_a_terminating_pod_completes_while_new_calls_go_elsewhere() 
     service.add(endpoint(&pods[1].address.to_string(), pods[1].address));
     service.terminating(&leaving);
     until(&channel, |it| {
-        it.ready_endpoints() == 1 && it.endpoints().iter().any(|it| it.state == State::Draining)
+        it.ready_endpoints() == 1 && it.endpoints().iter().any(|it| it.state == ConnectionState::Draining)
     })
     .await;
     for _ in 0..10 {
@@ -196,9 +196,9 @@ async fn by_default_only_removed_pods_that_were_terminating_are_cut_off() {
     assert!(one.message().await.unwrap().is_some() && other.message().await.unwrap().is_some());
     let ids = pods.iter().map(|it| it.address.to_string()).collect::<Vec<_>>();
     service.terminating(&ids[0]);
-    until(&channel, |it| it.endpoints().iter().any(|it| it.state == State::Draining)).await;
+    until(&channel, |it| it.endpoints().iter().any(|it| it.state == ConnectionState::Draining)).await;
     service.set(Vec::new());
-    until(&channel, |it| it.endpoints().iter().all(|it| it.state == State::Draining)).await;
+    until(&channel, |it| it.endpoints().iter().all(|it| it.state == ConnectionState::Draining)).await;
     clock.advance(29 * STEP).await;
     assert_eq!(channel.endpoints().len(), 2);
     clock.advance(3_600 * STEP).await;

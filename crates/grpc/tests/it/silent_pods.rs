@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dogwatch_grpc::{KubeChannel, LeastRequest, Policy, Retry, State};
+use dogwatch_grpc::{ConnectionState, KubeChannel, LeastRequest, Policy, Retry};
 use tonic::Code;
 
 use crate::echo::EchoClient;
@@ -46,7 +46,7 @@ async fn calls_with_a_silent_pod(policy: impl Into<Policy>, retry: Option<Retry>
     clock.until(|| traffic.pending() == 0).await;
     let statuses = channel.endpoints();
     let of = statuses.iter().find(|it| it.endpoint.addresses == [silent]).unwrap();
-    assert!(matches!(of.state, State::Connecting | State::Backoff), "{of:?}");
+    assert!(matches!(of.state, ConnectionState::Connecting | ConnectionState::Backoff), "{of:?}");
     assert!(statuses.iter().filter(|it| it.endpoint.addresses != [silent]).all(|it| it.failures == 0));
     traffic.outcomes()
 }

@@ -101,8 +101,9 @@ async fn pick_first_tries_the_next_pod_when_one_is_silent() {
     // By now every endpoint was tried; the response of the pod may need more time than its turn.
     connected(&channel, 1).await;
     EchoClient::new(&channel).one("hello").await.unwrap();
-    let left =
-        |it: &KubeChannel| it.endpoints().iter().filter(|it| it.state != dogwatch_grpc::State::Idle).count();
+    let left = |it: &KubeChannel| {
+        it.endpoints().iter().filter(|it| it.state != dogwatch_grpc::ConnectionState::Idle).count()
+    };
     until(&channel, |it| left(it) == 1).await;
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dogwatch_grpc::{KubeChannel, State};
+use dogwatch_grpc::{ConnectionState, KubeChannel};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -160,7 +160,7 @@ async fn an_endpoint_whose_task_panics_is_connected_again() {
         KubeChannel::builder(service.receiver()).authority("echo.test").tls(client).build().unwrap();
     until(&channel, |it| it.endpoints().first().is_some_and(|it| it.error.is_some())).await;
     assert_eq!(channel.endpoints()[0].error.as_deref(), Some("the endpoint's task panicked"));
-    assert_eq!(channel.endpoints()[0].state, State::Backoff);
+    assert_eq!(channel.endpoints()[0].state, ConnectionState::Backoff);
     clock.until(|| channel.ready_endpoints() == 1).await;
     assert_eq!(EchoClient::new(&channel).one("hello").await.unwrap().text, "hello");
     assert_eq!(verifier.0.load(Ordering::SeqCst), 2);

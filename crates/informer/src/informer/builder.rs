@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch_core::{FieldSelector, Gvr, LabelSelector, Object};
+use dogwatch_core::{FieldSelector, Gvr, LabelSelector, Object, Selectors};
 use parking_lot::Mutex;
 
 use super::coverage::Coverage;
@@ -41,9 +41,7 @@ pub(crate) struct Contents {
     resource: Gvr,
     /// Sorted; empty for all namespaces.
     namespaces: Vec<String>,
-    labels: String,
-    fields: String,
-    shard_selector: Option<String>,
+    selectors: Selectors,
     start: Start,
     transform: Option<TransformIdentity>,
 }
@@ -292,17 +290,14 @@ impl<T: Object> InformerBuilder<T> {
 
     /// Returns the settings that determine the contents of the store.
     pub(crate) fn contents(&self) -> Contents {
-        let ReflectorOptions { labels, fields, shard_selector, start, transform, transform_type, .. } =
-            &self.reflector;
+        let ReflectorOptions { selectors, start, transform, transform_type, .. } = &self.reflector;
         let mut namespaces: Vec<_> =
             self.sources.iter().filter_map(|it| namespace_of(&**it).map(str::to_owned)).collect();
         namespaces.sort_unstable();
         Contents {
             resource: self.sources[0].resource().gvr(),
             namespaces,
-            labels: labels.to_string(),
-            fields: fields.to_string(),
-            shard_selector: shard_selector.clone(),
+            selectors: selectors.clone(),
             start: *start,
             transform: transform.as_ref().map(|it| match transform_type {
                 Some(stateless) => TransformIdentity::Stateless(*stateless),

@@ -1,6 +1,6 @@
 //! The objects that an informer can hold, as far as that is known without asking the server.
 
-use dogwatch_core::{FieldSelector, LabelSelector, Labels, Object, ObjectKey};
+use dogwatch_core::{Labels, Object, ObjectKey, Selectors};
 
 use crate::list_watch::{ListWatch, namespace_of};
 use crate::reflector::ReflectorOptions;
@@ -10,10 +10,8 @@ use crate::reflector::ReflectorOptions;
 pub(super) struct Coverage {
     /// Empty for all namespaces.
     namespaces: Vec<String>,
-    labels: LabelSelector,
-    fields: FieldSelector,
-    /// Set if the server selects objects by a rule that only it can evaluate.
-    sharded: bool,
+    /// Only the server can evaluate the one of a shard.
+    selectors: Selectors,
 }
 
 impl Coverage {
@@ -23,9 +21,7 @@ impl Coverage {
     ) -> Self {
         Self {
             namespaces: sources.iter().filter_map(|it| namespace_of(&**it)).map(str::to_owned).collect(),
-            labels: options.labels.clone(),
-            fields: options.fields.clone(),
-            sharded: options.shard_selector.is_some(),
+            selectors: options.selectors.clone(),
         }
     }
 
@@ -35,8 +31,9 @@ impl Coverage {
         if !self.namespaces.is_empty() && !self.namespaces.iter().any(|it| it == namespace) {
             return Some(false);
         }
-        let mut known = !self.sharded;
-        for (field, value, equal) in self.fields.terms() {
+        let selectors = &self.selectors;
+        let mut known = selectors.shard.is_none();
+        for (field, value, equal) in selectors.fields.terms() {
             let is = match field {
                 "metadata.name" => key.name(),
                 "metadata.namespace" => namespace,
@@ -50,8 +47,8 @@ impl Coverage {
             }
         }
         match labels {
-            Some(labels) if !self.labels.matches(labels) => return Some(false),
-            None if !self.labels.is_everything() => known = false,
+            Some(labels) if !selectors.labels.matches(labels) => return Some(false),
+            None if !selectors.labels.is_everything() => known = false,
             _ => {}
         }
         known.then_some(true)
@@ -65,12 +62,11 @@ mod tests {
     use super::*;
 
     fn coverage(namespaces: &[&str], labels: &str, fields: &str, sharded: bool) -> Coverage {
-        Coverage {
-            namespaces: namespaces.iter().map(|it| (*it).to_owned()).collect(),
-            labels: labels.parse().expect("a label selector"),
-            fields: fields.parse().expect("a field selector"),
-            sharded,
-        }
+        let mut selectors = Selectors::default()
+            .labels(labels.parse().expect("a label selector"))
+            .fields(fields.parse().expect("a field selector"));
+        selectors.shard = sharded.then(|| "shardRange(object.metadata.uid,'0x0','0x8')".to_owned());
+        Coverage { namespaces: namespaces.iter().map(|it| (*it).to_owned()).collect(), selectors }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::health_watch::{ReflectorHealth, final_health};
 use crate::history::SyncHistory;
 use crate::list_watch::ListWatch;
 use crate::queue::{DeltaQueue, DeltaReceiver, QueueGauge};
-use crate::reflector::{Ended, Reflector, ReflectorOptions};
+use crate::reflector::{Reflector, ReflectorEnded, ReflectorOptions};
 use crate::rewind_count::RewindCount;
 
 /// Feeds the store with one collection, or with one namespace of it.
@@ -40,7 +40,7 @@ pub(super) struct Feed<T> {
 
 enum State<T> {
     Ready(Box<Reflector<T>>, DeltaReceiver<T>),
-    Running(DeltaReceiver<T>, JoinHandle<Ended>),
+    Running(DeltaReceiver<T>, JoinHandle<ReflectorEnded>),
     /// The collection is gone; it is asked for again at this time.
     Gone(Instant),
     /// The reflector has ended for good.
@@ -51,7 +51,7 @@ enum State<T> {
 #[derive(Debug)]
 pub(super) enum ReflectorEnd {
     /// It returned.
-    Returned(Ended),
+    Returned(ReflectorEnded),
     /// It panicked. From then on, its health reports the panic as the problem.
     Panicked,
     /// The runtime is shutting down and has dropped its task. Nothing is restarted.
@@ -194,6 +194,6 @@ impl<T: Object> Feed<T> {
 
 /// Spawns a reflector. Not generic over the future, since the runtime's part of a task is compiled
 /// for each type of future.
-fn spawn(reflector: BoxFuture<'static, Ended>) -> JoinHandle<Ended> {
+fn spawn(reflector: BoxFuture<'static, ReflectorEnded>) -> JoinHandle<ReflectorEnded> {
     tokio::spawn(reflector)
 }

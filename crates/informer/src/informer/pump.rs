@@ -23,7 +23,7 @@ use crate::change::Change;
 use crate::delta::Delta;
 use crate::fan_out::FanOut;
 use crate::mailbox::Replay;
-use crate::reflector::Ended;
+use crate::reflector::ReflectorEnded;
 use crate::slow::is_slow_batch;
 use crate::store::{Snapshot, StoreWriter};
 
@@ -183,7 +183,7 @@ impl<T: Object> Pump<T> {
             return !self.feeds.iter().all(Feed::is_over);
         };
         match why {
-            ReflectorEnd::Returned(Ended::Gone(message)) => {
+            ReflectorEnd::Returned(ReflectorEnded::Gone(message)) => {
                 tracing::info!(informer = state.name, %message, "the server does not serve the collection any more; retrying periodically");
                 if self.on_gone == OnGone::Clear && !is_built_in(&state.resource.gvk.group) {
                     self.clear(state, feed);

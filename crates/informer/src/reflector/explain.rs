@@ -111,9 +111,8 @@ mod tests {
     #[test]
     fn a_message_names_the_attempt_its_result_and_what_to_check() {
         let refused = |reason, message: &str| Error::from(Status::failure(reason, message));
-        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        let unreachable =
-            Error::Unreachable { server: "https://server.test".to_owned(), source: refused.into() };
+        let source = std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into();
+        let unreachable = Error::Unreachable { server: "https://server.test".to_owned(), source };
         for (attempt, error, kind, expected) in [
             (
                 Attempt::List,

@@ -22,7 +22,7 @@ use super::internal_errors::InternalErrors;
 use super::list_in_progress::ListInProgress;
 use super::options::{NotFound, ReflectorOptions};
 use super::requests::{Position, Requests};
-use super::signals::{Command, Ended, Measure, Moment};
+use super::signals::{Command, Measure, Moment, ReflectorEnded};
 use crate::backoff::{Backoff, MAX_WAIT, instant_after};
 use crate::delta::Delta;
 use crate::health::{Health, HealthState, ProblemKind};
@@ -370,7 +370,7 @@ impl Machine {
     pub(super) fn gone<T>(&mut self, message: String, out: &mut Vec<Command<T>>) {
         self.tracker.gone();
         self.phase = Phase::Idle;
-        out.push(Command::End(Ended::Gone(message)));
+        out.push(Command::End(ReflectorEnded::Gone(message)));
     }
 
     /// Records the end of a watch in the metrics. Returns true if it was a short one.

@@ -28,4 +28,4 @@ mod run;
 
 pub use options::{NotFound, ReflectorOptions, Start, Transform};
 pub use run::Reflector;
-pub use signals::Ended;
+pub use signals::ReflectorEnded;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch_core::{FieldSelector, LabelSelector};
+use dogwatch_core::{FieldSelector, LabelSelector, Selectors};
 
 use crate::backoff::BackoffOptions;
 
@@ -62,12 +62,8 @@ pub type Transform<T> = Arc<dyn Fn(T) -> T + Send + Sync>;
 pub struct ReflectorOptions<T> {
     /// The name in logs and metrics. Defaults to the plural of the resource.
     pub name: Option<String>,
-    /// Selects objects by their labels.
-    pub labels: LabelSelector,
-    /// Selects objects by their fields.
-    pub fields: FieldSelector,
-    /// Selects the objects of one shard, in the server's syntax (alpha in Kubernetes 1.36).
-    pub shard_selector: Option<String>,
+    /// Selects objects by labels, by fields and by shard.
+    pub selectors: Selectors,
     /// The page size of every list. `None` follows rule REF-2: pages of 500 objects, except where
     /// the server answers from its cache.
     pub page_size: Option<u32>,
@@ -168,10 +164,10 @@ pub enum Start {
 pub enum NotFound {
     /// Retry for ever.
     KeepTrying,
-    /// Retry, and end with [`Ended::Gone`](crate::Ended::Gone) if every answer was a 404 for this
-    /// long and the server's discovery confirms that the collection is not served
-    /// ([`ListWatch::is_served`](crate::ListWatch::is_served)). If the source cannot ask discovery,
-    /// the 404 must carry a `Status`: plain text may come from a proxy.
+    /// Retry, and end with [`ReflectorEnded::Gone`](crate::ReflectorEnded::Gone) if every answer
+    /// was a 404 for this long and the server's discovery confirms that the collection is not
+    /// served ([`ListWatch::is_served`](crate::ListWatch::is_served)). If the source cannot ask
+    /// discovery, the 404 must carry a `Status`: plain text may come from a proxy.
     ///
     /// The known objects are kept; the reader of the queue decides what happens to them.
     GoneAfter(Duration),
@@ -185,24 +181,31 @@ impl Default for NotFound {
 }
 
 impl<T> ReflectorOptions<T> {
+    /// Sets all selectors at once; [`Self::labels`], [`Self::fields`] and [`Self::shard`] set one.
+    #[must_use]
+    pub fn selectors(mut self, selectors: Selectors) -> Self {
+        self.selectors = selectors;
+        self
+    }
+
     /// Selects objects by their labels.
     #[must_use]
     pub fn labels(mut self, labels: LabelSelector) -> Self {
-        self.labels = labels;
+        self.selectors.labels = labels;
         self
     }
 
     /// Selects objects by their fields.
     #[must_use]
     pub fn fields(mut self, fields: FieldSelector) -> Self {
-        self.fields = fields;
+        self.selectors.fields = fields;
         self
     }
 
     /// Selects the objects of one shard.
     #[must_use]
     pub fn shard(mut self, selector: impl Into<String>) -> Self {
-        self.shard_selector = Some(selector.into());
+        self.selectors.shard = Some(selector.into());
         self
     }
 
@@ -297,9 +300,7 @@ impl<T> Default for ReflectorOptions<T> {
     fn default() -> Self {
         Self {
             name: None,
-            labels: LabelSelector::everything(),
-            fields: FieldSelector::everything(),
-            shard_selector: None,
+            selectors: Selectors::default(),
             page_size: None,
             watch_list: true,
             start: Start::default(),
@@ -320,9 +321,7 @@ impl<T> Clone for ReflectorOptions<T> {
     fn clone(&self) -> Self {
         Self {
             name: self.name.clone(),
-            labels: self.labels.clone(),
-            fields: self.fields.clone(),
-            shard_selector: self.shard_selector.clone(),
+            selectors: self.selectors.clone(),
             transform: self.transform.clone(),
             ..*self
         }
@@ -333,8 +332,7 @@ impl<T> fmt::Debug for ReflectorOptions<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReflectorOptions")
             .field("name", &self.name)
-            .field("labels", &self.labels)
-            .field("fields", &self.fields)
+            .field("selectors", &self.selectors)
             .field("watch_list", &self.watch_list)
             .field("start", &self.start)
             .field("resync", &self.resync)

@@ -2,7 +2,7 @@
 //! Pure.
 
 use dogwatch_client::DEFAULT_PAGE_SIZE;
-use dogwatch_core::{FieldSelector, LabelSelector, ListParams, ResourceVersion, WatchParams};
+use dogwatch_core::{FieldSelector, ListParams, ResourceVersion, Selectors, WatchParams};
 
 use super::options::{LEAST_WATCH_TIMEOUT, ReflectorOptions, Start};
 use crate::backoff::MAX_WAIT;
@@ -10,9 +10,7 @@ use crate::backoff::MAX_WAIT;
 /// The parameters that all requests of a reflector share.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
-    labels: LabelSelector,
-    fields: FieldSelector,
-    shard_selector: Option<String>,
+    selectors: Selectors,
     page_size: Option<u32>,
     start: Start,
     timeout: std::time::Duration,
@@ -33,9 +31,7 @@ pub(super) struct Position {
 impl Requests {
     pub(super) fn new<T>(options: &ReflectorOptions<T>) -> Self {
         Self {
-            labels: options.labels.clone(),
-            fields: options.fields.clone(),
-            shard_selector: options.shard_selector.clone(),
+            selectors: options.selectors.clone(),
             page_size: options.page_size,
             start: options.start,
             timeout: options.min_watch_timeout.clamp(LEAST_WATCH_TIMEOUT, MAX_WAIT),
@@ -57,15 +53,13 @@ impl Requests {
             None if position.paged || !version.is_exact() => DEFAULT_PAGE_SIZE,
             None => 0,
         };
-        let mut params = ListParams::default().labels(self.labels.clone()).fields(self.fields.clone());
-        params.shard_selector.clone_from(&self.shard_selector);
-        params.limit(limit).at(version)
+        ListParams::default().selectors(self.selectors.clone()).limit(limit).at(version)
     }
 
     /// Returns the field selector, for the request that only reads a version. Labels are not part
     /// of that request: a server without a cache would read objects until one matches.
     pub(super) fn fields(&self) -> FieldSelector {
-        self.fields.clone()
+        self.selectors.fields.clone()
     }
 
     /// Returns the parameters of a watch from the current position. `chance` in [0, 1) spreads the
@@ -88,9 +82,7 @@ impl Requests {
 
     fn narrowed(&self, params: WatchParams, chance: f64) -> WatchParams {
         let timeout = self.timeout.mul_f64(1.0 + chance.clamp(0.0, 1.0));
-        let mut params = params.labels(self.labels.clone()).fields(self.fields.clone()).timeout(timeout);
-        params.shard_selector.clone_from(&self.shard_selector);
-        params
+        params.selectors(self.selectors.clone()).timeout(timeout)
     }
 }
 
@@ -180,11 +172,10 @@ mod tests {
         let (requests, position) = (Requests::new(&options), Position::default());
         let list = requests.list(&position);
         let watches = [requests.watch(&position, 0.0), requests.watch_list(&position, 0.0)];
-        assert_eq!((&list.labels, &list.fields), (&options.labels, &options.fields));
-        assert_eq!(list.shard_selector, options.shard_selector);
+        assert_ne!(options.selectors, Selectors::default());
+        assert_eq!(list.selectors, options.selectors);
         for watch in watches {
-            assert_eq!((&watch.labels, &watch.fields), (&options.labels, &options.fields));
-            assert_eq!(watch.shard_selector, options.shard_selector);
+            assert_eq!(watch.selectors, options.selectors);
         }
     }
 }

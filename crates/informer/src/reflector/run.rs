@@ -19,7 +19,7 @@ use super::health_tracker::Significance;
 use super::machine::Machine;
 use super::metrics::ReflectorMetrics;
 use super::options::{ReflectorOptions, Transform};
-use super::signals::{Command, Ended, Input, Measure, Moment};
+use super::signals::{Command, Input, Measure, Moment, ReflectorEnded};
 use crate::backoff::{MAX_WAIT, instant_after};
 use crate::delta::Delta;
 use crate::health::{Health, Problem};
@@ -138,7 +138,7 @@ impl<T: Object> Reflector<T> {
     ///
     /// # Cancel safety
     /// Dropping the future stops the reflector at once and closes its requests.
-    pub async fn run(self) -> Ended {
+    pub async fn run(self) -> ReflectorEnded {
         let metrics = ReflectorMetrics::new(&self.name, &named(self.source.resource()));
         let resync = self.resync.map(|period| {
             // An interval of zero panics; the builder method maps it to `None`, but the public
@@ -183,9 +183,9 @@ struct Running<T> {
 }
 
 impl<T: Object> Running<T> {
-    async fn run(mut self) -> Ended {
+    async fn run(mut self) -> ReflectorEnded {
         if self.reflector.sender.is_closed() {
-            return Ended::QueueClosed;
+            return ReflectorEnded::QueueClosed;
         }
         let mut commands = Vec::new();
         let mut input = Input::Start;
@@ -211,7 +211,7 @@ impl<T: Object> Running<T> {
             }
             input = match self.next().await {
                 Some(input) => input,
-                None => return Ended::QueueClosed,
+                None => return ReflectorEnded::QueueClosed,
             };
         }
     }
@@ -235,10 +235,16 @@ impl<T: Object> Running<T> {
         }
     }
 
-    async fn perform(&mut self, command: Command<T>) -> Option<Ended> {
+    async fn perform(&mut self, command: Command<T>) -> Option<ReflectorEnded> {
         match command {
             Command::Emit(delta) => {
-                return self.reflector.sender.send(delta).await.is_err().then_some(Ended::QueueClosed);
+                return self
+                    .reflector
+                    .sender
+                    .send(delta)
+                    .await
+                    .is_err()
+                    .then_some(ReflectorEnded::QueueClosed);
             }
             Command::List(params) => {
                 self.metrics.listing();

@@ -62,7 +62,7 @@ pub(super) enum Command<T> {
     Discover,
     Wait(Duration),
     Measure(Measure),
-    End(Ended),
+    End(ReflectorEnded),
 }
 
 /// Measurements of something that is over.
@@ -82,7 +82,7 @@ pub(super) enum Measure {
 /// use std::sync::Arc;
 ///
 /// use dogwatch_client::Api;
-/// use dogwatch_informer::{DeltaQueue, Ended, Reflector, ReflectorOptions};
+/// use dogwatch_informer::{DeltaQueue, ReflectorEnded, Reflector, ReflectorOptions};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -95,8 +95,8 @@ pub(super) enum Measure {
 /// let reflector = Reflector::new(maps, ReflectorOptions::default(), sender);
 /// drop(receiver);
 /// match reflector.run().await {
-///     Ended::QueueClosed => println!("no reader is left"),
-///     Ended::Gone(message) => return Err(message.into()),
+///     ReflectorEnded::QueueClosed => println!("no reader is left"),
+///     ReflectorEnded::Gone(message) => return Err(message.into()),
 ///     _ => {}
 /// }
 /// # Ok(())
@@ -104,7 +104,7 @@ pub(super) enum Measure {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum ReflectorEnded {
     /// The receiver of the queue was dropped.
     QueueClosed,
     /// The server does not serve the collection; the message contains the request and the answer.

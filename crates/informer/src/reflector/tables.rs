@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::machine::Machine;
 use super::options::ReflectorOptions;
-use super::signals::{Command, Ended, Input, Measure, Moment};
+use super::signals::{Command, Input, Measure, Moment, ReflectorEnded};
 use crate::backoff::{BackoffOptions, instant_after};
 use crate::delta::Delta;
 use crate::history::RelistReason;
@@ -110,8 +110,8 @@ fn shown(command: &Command<Thing>) -> Option<String> {
         }
         Command::Watch(params) => format!("watch {:?}", params.version),
         Command::Wait(wait) => format!("wait {}", wait.as_millis()),
-        Command::End(Ended::Gone(_)) => "gone".to_owned(),
-        Command::End(Ended::QueueClosed) => "closed".to_owned(),
+        Command::End(ReflectorEnded::Gone(_)) => "gone".to_owned(),
+        Command::End(ReflectorEnded::QueueClosed) => "closed".to_owned(),
         Command::Measure(_) => return None,
     })
 }

@@ -10,7 +10,7 @@ use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 use tokio::sync::Notify;
 
 use super::snapshot::Snapshot;
-use super::state::{State, object_key};
+use super::state::{StoreState, object_key};
 use crate::index::{Index, IndexError};
 use crate::rewind_count::RewindCount;
 
@@ -59,7 +59,7 @@ pub struct Store<T> {
 
 /// The state that the writer and all handles share.
 pub(super) struct StateCell<T> {
-    state: ArcSwap<State<T>>,
+    state: ArcSwap<StoreState<T>>,
     /// Held while the next state is derived from the newest: by the writer, and while an index is
     /// added or removed. Readers never take it.
     write_lock: Mutex<()>,
@@ -368,7 +368,7 @@ impl<T: Object> Store<T> {
     /// Applies `answer` to every published state until it returns something.
     async fn wait_for(
         &self,
-        answer: impl Fn(&State<T>) -> Option<Result<(), WaitError>>,
+        answer: impl Fn(&StoreState<T>) -> Option<Result<(), WaitError>>,
     ) -> Result<(), WaitError> {
         loop {
             // Registered before the state is read, so that a state published in between wakes the
@@ -410,10 +410,10 @@ impl<T: Object> StateCell<T> {
     pub(super) fn begin(&self) -> Transaction<'_, T> {
         // A poisoned lock is harmless: an edit that panicked has published nothing.
         let guard = self.write_lock.lock();
-        Transaction { cell: self, _guard: guard, next: State::clone(&self.state.load()) }
+        Transaction { cell: self, _guard: guard, next: StoreState::clone(&self.state.load()) }
     }
 
-    fn edit<E>(&self, change: impl FnOnce(&mut State<T>) -> Result<(), E>) -> Result<(), E> {
+    fn edit<E>(&self, change: impl FnOnce(&mut StoreState<T>) -> Result<(), E>) -> Result<(), E> {
         let mut transaction = self.begin();
         change(&mut transaction.next)?;
         transaction.publish();
@@ -427,7 +427,7 @@ pub(super) struct Transaction<'s, T> {
     cell: &'s StateCell<T>,
     _guard: MutexGuard<'s, ()>,
     /// A copy of the newest state, to be edited.
-    pub(super) next: State<T>,
+    pub(super) next: StoreState<T>,
 }
 
 impl<T: Object> Transaction<'_, T> {
@@ -453,7 +453,7 @@ impl<T> fmt::Debug for Store<T> {
 impl<T> fmt::Debug for StateCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.load();
-        let State { objects, version, synced, closed, .. } = &**state;
+        let StoreState { objects, version, synced, closed, .. } = &**state;
         let mut shown = f.debug_struct("StateCell");
         shown
             .field("len", &objects.len())

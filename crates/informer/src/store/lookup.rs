@@ -9,7 +9,7 @@ use std::sync::Arc;
 use dogwatch_core::{Object, ObjectKey};
 
 use super::keys::KeyBuffer;
-use super::state::{State, object_key};
+use super::state::{StoreState, object_key};
 use crate::index::{IndexError, NAMESPACE_INDEX};
 
 /// A contiguous range of keys.
@@ -48,7 +48,7 @@ impl KeyRange {
     }
 }
 
-impl<T: Object> State<T> {
+impl<T: Object> StoreState<T> {
     /// Returns the objects of a range, in as few slices as possible.
     #[inline]
     pub(super) fn slices<'s>(&'s self, range: &KeyRange) -> impl Iterator<Item = &'s [Arc<T>]> + use<'s, T> {

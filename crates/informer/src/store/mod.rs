@@ -1,13 +1,13 @@
 //! The local cache: one owner writes, any number of readers read, and neither waits for the other.
 //!
 //! ```text
-//! StoreWriter ──edits a clone of──► State ──published in one step──► Store ─► Snapshot
-//!   staging: what a relist changes    objects and indexes: trees        any number of readers
+//! StoreWriter ──edits a clone of──► StoreState ──published in one step──► Store ─► Snapshot
+//!   staging: what a relist changes    objects and indexes: trees             any number of readers
 //! ```
 //!
-//! A [`State`](state::State) never changes once it is published. It shares all tree nodes with the
-//! previous state, except those on the path to a change. So a snapshot costs one reference count,
-//! and a reader holds nothing that the writer needs.
+//! A [`StoreState`](state::StoreState) never changes once it is published. It shares all tree nodes
+//! with the previous state, except those on the path to a change. So a snapshot costs one reference
+//! count, and a reader holds nothing that the writer needs.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

@@ -11,7 +11,7 @@ use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 
 use super::keys::KeyBuffer;
 use super::lookup::KeyRange;
-use super::state::{State, key_of};
+use super::state::{StoreState, key_of};
 use super::tree::Tree;
 
 /// The contents of a list so far. The part of the tree that it is compared with must not change
@@ -52,7 +52,7 @@ pub(super) enum Staged<T> {
 
 impl<T: Object> Relist<T> {
     /// Begins a list after this many rewinds. The held objects were listed after `held_rewinds`.
-    pub(super) fn new(held: &State<T>, range: &KeyRange, rewinds: u64, held_rewinds: u64) -> Self {
+    pub(super) fn new(held: &StoreState<T>, range: &KeyRange, rewinds: u64, held_rewinds: u64) -> Self {
         let seen = vec![0; held.count(range).div_ceil(64)];
         let (staged, range) = (Vec::new(), range.clone());
         let rewound = rewinds != held_rewinds;

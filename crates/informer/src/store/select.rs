@@ -7,10 +7,10 @@ use dogwatch_core::{LabelSelector, Object, Operator, Requirement};
 
 use super::lookup::KeyRange;
 use super::postings::Postings;
-use super::state::State;
+use super::state::StoreState;
 use super::walk::Values;
 
-impl<T: Object> State<T> {
+impl<T: Object> StoreState<T> {
     /// Returns the objects of one namespace, or of all, whose labels match, ordered by key.
     pub(super) fn select(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Arc<T>> {
         let range = KeyRange::new(namespace);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dogwatch_core::{LabelSelector, Object, ObjectKey, ResourceVersion};
 
 use super::lookup::KeyRange;
-use super::state::{State, object_key};
+use super::state::{StoreState, object_key};
 use super::walk::Values;
 use crate::index::IndexError;
 
@@ -38,7 +38,7 @@ use crate::index::IndexError;
 /// # }
 /// ```
 pub struct Snapshot<T> {
-    state: Arc<State<T>>,
+    state: Arc<StoreState<T>>,
 }
 
 /// A page of consecutive objects, and where the next page starts.
@@ -80,7 +80,7 @@ pub struct Page<T> {
 }
 
 impl<T: Object> Snapshot<T> {
-    pub(super) fn new(state: Arc<State<T>>) -> Self {
+    pub(super) fn new(state: Arc<StoreState<T>>) -> Self {
         Self { state }
     }
 
@@ -189,7 +189,7 @@ impl<T> Clone for Snapshot<T> {
 
 impl<T> fmt::Debug for Snapshot<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let State { objects, version, synced, .. } = &*self.state;
+        let StoreState { objects, version, synced, .. } = &*self.state;
         f.debug_struct("Snapshot")
             .field("len", &objects.len())
             .field("version", version)

@@ -13,7 +13,7 @@ use super::postings::Postings;
 use super::tree::Tree;
 use crate::index::{Index, IndexError, NAMESPACE_INDEX, Values};
 
-pub(super) struct State<T> {
+pub(super) struct StoreState<T> {
     /// Every object by the text of its [`ObjectKey`], so the objects of one namespace are
     /// contiguous.
     pub(super) objects: Tree<Arc<T>>,
@@ -80,7 +80,7 @@ pub(super) fn object_key(key: &[u8]) -> ObjectKey {
     key.parse().expect("only usable keys are inserted")
 }
 
-impl<T: Object> State<T> {
+impl<T: Object> StoreState<T> {
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<T>> {
         self.objects.get(key.as_str().as_bytes())
     }
@@ -193,7 +193,7 @@ fn values_of<T: Object>(index: &Index<T>, object: &T, key: &[u8], panics: &mut u
     })
 }
 
-impl<T> Default for State<T> {
+impl<T> Default for StoreState<T> {
     fn default() -> Self {
         Self {
             objects: Tree::default(),
@@ -211,7 +211,7 @@ impl<T> Default for State<T> {
     }
 }
 
-impl<T> Clone for State<T> {
+impl<T> Clone for StoreState<T> {
     fn clone(&self) -> Self {
         Self {
             objects: self.objects.clone(),

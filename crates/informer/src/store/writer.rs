@@ -9,7 +9,7 @@ use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 use super::handle::{StateCell, Store, Transaction};
 use super::lookup::KeyRange;
 use super::relist::{Relist, Staged, is_same_object, is_same_state, usable_key};
-use super::state::{Measure, Part, State};
+use super::state::{Measure, Part, StoreState};
 use crate::change::{Change, Deleted};
 use crate::delta::Delta;
 use crate::rewind_count::RewindCount;
@@ -243,7 +243,7 @@ impl<T: Object> Drop for StoreWriter<T> {
 
 /// An edit of the next state.
 struct Edit<'e, T> {
-    state: &'e mut State<T>,
+    state: &'e mut StoreState<T>,
     /// The keys that may change.
     range: &'e KeyRange,
     progress: &'e mut Progress,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use dogwatch_core::{ListParams, Reason, ResourceType, WatchParams};
-use dogwatch_informer::{Delta, DeltaQueue, Ended, ListWatch, Lists, Reflector, Watches};
+use dogwatch_informer::{Delta, DeltaQueue, ListWatch, Lists, Reflector, ReflectorEnded, Watches};
 use futures_core::future::BoxFuture;
 
 use crate::script::{
@@ -50,7 +50,7 @@ async fn ref_12_dropping_the_receiver_ends_the_reflector_in_every_phase() {
         let mut run = Run::start(script.clone(), options());
         run.now().await;
         let before = tokio::time::Instant::now();
-        assert_eq!(run.stop_reading().await, Ended::QueueClosed);
+        assert_eq!(run.stop_reading().await, ReflectorEnded::QueueClosed);
         assert_eq!((script.open(), before.elapsed()), (0, std::time::Duration::ZERO), "a wait is cut short");
     }
 }
@@ -62,7 +62,7 @@ async fn ref_12_a_reflector_whose_receiver_was_dropped_sends_no_request() {
     let script = Script::new([]);
     let reflector = Reflector::new(Arc::new(script.clone()), options(), sender);
     drop(receiver);
-    assert_eq!(reflector.run().await, Ended::QueueClosed);
+    assert_eq!(reflector.run().await, ReflectorEnded::QueueClosed);
     assert!(script.requests().is_empty());
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dogwatch_client::Error;
 use dogwatch_core::{Cause, Details, Reason, Status};
-use dogwatch_informer::{Ended, HealthState, ListEvent, NotFound, ReflectorOptions, Start};
+use dogwatch_informer::{HealthState, ListEvent, NotFound, ReflectorEnded, ReflectorOptions, Start};
 
 use crate::script::{
     Answer, MINUTE, Run, SECOND, Script, Step, Thing, error, list, modified, options, pages, refused, thing,
@@ -238,7 +238,7 @@ async fn a_collection_that_is_not_served_ends_the_reflector_with_a_clear_state()
     assert_eq!(health.state, HealthState::NotServed);
     let message = "cannot list things: no (NotFound); check that the definition of things is installed in the requested version";
     assert_eq!(health.to_string(), format!("not served: {message}"));
-    assert_eq!(run.stop_reading().await, Ended::Gone(message.to_owned()));
+    assert_eq!(run.stop_reading().await, ReflectorEnded::Gone(message.to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,7 +260,7 @@ async fn only_consecutive_404s_end_the_reflector() {
     assert_eq!(run.after(2 * MINUTE).await, ["begin", "end 2"]);
     let script = Script::new([gone()]);
     let run = Run::start(script, lists_only().not_found(NotFound::GoneAfter(Duration::ZERO)));
-    assert!(matches!(run.task.await, Ok(Ended::Gone(_))), "one answer is enough");
+    assert!(matches!(run.task.await, Ok(ReflectorEnded::Gone(_))), "one answer is enough");
 }
 
 /// kube-rs#1743: the version was dropped from a list with a limit, which then read from the

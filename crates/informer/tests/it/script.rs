@@ -12,8 +12,8 @@ use dogwatch_core::{
     Gvk, Header, ListParams, Meta, Object, Reason, ResourceType, ResourceVersion, Scope, Status, WatchParams,
 };
 use dogwatch_informer::{
-    BackoffOptions, Delta, DeltaQueue, DeltaReceiver, Ended, Health, HealthWatch, ListEvent, ListWatch,
-    Lists, Reflector, ReflectorOptions, Watches,
+    BackoffOptions, Delta, DeltaQueue, DeltaReceiver, Health, HealthWatch, ListEvent, ListWatch, Lists,
+    Reflector, ReflectorEnded, ReflectorOptions, Watches,
 };
 use dogwatch_wire::{Bookmark, EventKind, UndecodableItem, WatchEvent};
 use futures_core::future::BoxFuture;
@@ -328,7 +328,7 @@ pub(crate) fn options() -> ReflectorOptions<Thing> {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) script: Script,
-    pub(crate) task: JoinHandle<Ended>,
+    pub(crate) task: JoinHandle<ReflectorEnded>,
     receiver: DeltaReceiver<Thing>,
     health: HealthWatch,
 }
@@ -359,7 +359,7 @@ impl Run {
     }
 
     /// Drops the receiver, and returns how the reflector ended.
-    pub(crate) async fn stop_reading(self) -> Ended {
+    pub(crate) async fn stop_reading(self) -> ReflectorEnded {
         drop(self.receiver);
         self.task.await.expect("the reflector does not panic")
     }

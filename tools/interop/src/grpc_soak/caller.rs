@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dogwatch::{Client, Config};
-use dogwatch_grpc::{KubeChannel, Resolver, State, Target};
+use dogwatch_grpc::{ConnectionState, KubeChannel, Resolver, Target};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinHandle;
@@ -105,7 +105,7 @@ fn endpoint_states(channel: &KubeChannel) -> Vec<EndpointState> {
     let state = |it: dogwatch_grpc::EndpointStatus| EndpointState {
         id: it.endpoint.id.to_string(),
         peer: it.peer,
-        ready: it.state == State::Ready,
+        ready: it.state == ConnectionState::Ready,
         in_flight: it.in_flight,
         failures: it.failures,
     };

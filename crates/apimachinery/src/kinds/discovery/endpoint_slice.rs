@@ -28,8 +28,8 @@ pub static RULES: KindRules = KindRules {
     generation_metadata: &["/metadata/labels"],
     validate_create: endpoint_slice,
     validate_update: Some(|out, new, old| {
-        // After a change of the address type, all old addresses are invalid; only the change itself is
-        // reported.
+        // After a change of the address type, all old addresses are invalid; only the change itself
+        // is reported.
         if new["addressType"] == old["addressType"] {
             endpoint_slice(out, new);
         }

@@ -102,8 +102,8 @@ fn drop_deallocated_devices(new: &mut Value, old: &Value) {
     }
 }
 
-/// Validates what others rely on in a status: `validateResourceClaimStatusUpdate` in k8s.io/kubernetes
-/// v1.36.4 pkg/apis/resource/validation/validation.go.
+/// Validates what others rely on in a status: `validateResourceClaimStatusUpdate` in
+/// k8s.io/kubernetes v1.36.4 pkg/apis/resource/validation/validation.go.
 fn check_status(out: &mut FieldErrors, claim: &Value) {
     let limits = [
         ("/status/reservedFor", "status.reservedFor", MAX_CONSUMERS),

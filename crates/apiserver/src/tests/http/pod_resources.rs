@@ -7,7 +7,8 @@ use super::{FullResponse, Server};
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 impl Server {
-    /// Creates a pod with these resources of its own, and containers and init containers with these.
+    /// Creates a pod with these resources of its own, and containers and init containers with
+    /// these.
     async fn pod_with(&self, name: &str, own: Value, containers: &[Value], init: &[Value]) -> FullResponse {
         let list = |prefix: &str, all: &[Value]| -> Vec<Value> {
             let one = |(index, resources)| json!({ "name": format!("{prefix}{index}"), "image": "i", "resources": resources });

@@ -201,8 +201,8 @@ async fn a_dry_run_of_an_eviction_spends_no_budget_and_reports_an_exhausted_one(
     assert_eq!(server.evict("q", json!({})).await.code, 429);
 }
 
-/// k8s.io/kubernetes v1.36.4 pkg/registry/core/pod/storage/eviction.go: a pod that is not ready does
-/// not count as healthy, so its eviction disrupts nothing while enough others are healthy.
+/// k8s.io/kubernetes v1.36.4 pkg/registry/core/pod/storage/eviction.go: a pod that is not ready
+/// does not count as healthy, so its eviction disrupts nothing while enough others are healthy.
 #[tokio::test]
 async fn an_unready_pod_is_evicted_without_spending_the_budget() {
     let server = Server::start().await;

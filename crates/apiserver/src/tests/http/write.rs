@@ -158,7 +158,8 @@ async fn the_memory_of_defaults_counts() {
     }
 }
 
-/// Regression test: an object that later defaults of its definition made too large could not be parsed.
+/// Regression test: an object that later defaults of its definition made too large could not be
+/// parsed.
 #[tokio::test]
 async fn defaults_of_a_definition_that_take_too_much_memory_are_not_set() {
     let server = Server::start().await;
