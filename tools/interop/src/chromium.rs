@@ -31,7 +31,9 @@ impl Options {
         }
         let names = NAMES.join(", ");
         if self.require_chromium {
-            bail!("there is no Chromium in PATH ({names}): install one, or pass its path with --chromium FILE");
+            bail!(
+                "there is no Chromium in PATH ({names}): install one, or pass its path with --chromium FILE"
+            );
         }
         println!("skipped: there is no Chromium in PATH ({names})");
         println!("install one, or pass its path with --chromium FILE");
