@@ -16,7 +16,7 @@ const SINK_GAP = 10;
 /** The time for which an interrupted watch is marked. */
 const RECENT = 8_000;
 
-const NARROW = matchMedia("(max-width: 1140px)");
+const NARROW = matchMedia("(max-width: 1150px)");
 
 export class Diagram {
   #root = document.getElementById("diagram");

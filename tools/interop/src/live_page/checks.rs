@@ -86,7 +86,7 @@ impl<'a> Visit<'a> {
             let changed = format!("JSON.stringify({expression}) !== JSON.stringify({before})");
             self.expect(what, &changed, LIMIT).await?;
         }
-        let moving = "document.querySelectorAll('#edges .moving').length > 0 || matchMedia('(max-width: 1140px)').matches";
+        let moving = "document.querySelectorAll('#edges .moving').length > 0 || matchMedia('(max-width: 1150px)').matches";
         self.expect("edges move", moving, LIMIT).await
     }
 
