@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dogwatch_controller::{Controller, Manager};
+use dogwatch_controller::{Controller, LeaderElector, Manager};
 use dogwatch_core::Object;
 #[cfg(feature = "grpc")]
 use dogwatch_grpc::KubeChannel;
@@ -132,7 +132,7 @@ impl Diagnostics {
     /// page shows them with the identity of its leader election, if it takes part in one by now,
     /// and otherwise with a number if there are several managers.
     pub fn add_manager(&self, manager: &Manager) {
-        let identity = manager.elector().map(|it| it.identity());
+        let identity = manager.elector().map(LeaderElector::identity);
         self.sources.add_manager(identity, manager.informers().monitor(), manager.monitors());
     }
 

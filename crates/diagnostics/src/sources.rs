@@ -273,8 +273,8 @@ impl Registry {
 
     /// Returns the ids of these informers; those that were not added have none.
     fn ids_of(&self, informers: &[InformerMonitor]) -> Vec<u64> {
-        let known = |monitor| self.informers.iter().find(|it| it.monitor == *monitor);
-        informers.iter().filter_map(known).map(|it| it.id).collect()
+        let known = self.informers.iter().filter(|it| informers.contains(&it.monitor));
+        known.map(|it| it.id).collect()
     }
 
     #[cfg(feature = "grpc")]

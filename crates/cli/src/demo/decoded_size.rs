@@ -5,7 +5,6 @@
 //! capacity, nor what the allocator adds.
 
 use std::fmt::Display;
-use std::mem::{size_of, size_of_val};
 
 use serde::Serialize;
 use serde::de::value::Error;

@@ -24,7 +24,7 @@ pub(super) async fn run(scene: &Scene) -> Infallible {
     let mut round = 0u64;
     loop {
         round = round.wrapping_add(1);
-        let names = match services.list_all(&ListParams::default()).await {
+        let names: Vec<String> = match services.list_all(&ListParams::default()).await {
             Ok(list) => list.items.iter().map(|it| workload::name_of(it).to_owned()).collect(),
             Err(_) => Vec::new(),
         };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dogwatch_apiserver::ApiServer;
 use dogwatch_client::api::Packed;
 use dogwatch_client::{Api, Client};
-use dogwatch_controller::{BoxError, Context, Controller, Manager};
+use dogwatch_controller::{Action, BoxError, Context, Controller, Manager};
 use dogwatch_core::{Header, Meta, Object, ObjectKey, View, WriteParams};
 use dogwatch_diagnostics::{Diagnostics, ServeError};
 use dogwatch_informer::SharedInformer;
@@ -122,7 +122,7 @@ async fn an_action_reports_its_error_and_runs_once_at_a_time() {
 
 /// A view of a Secret whose values are of another type than those of the server: no Secret with a
 /// value can be decoded.
-#[derive(Debug, serde::Deserialize)]
+#[derive(serde::Deserialize)]
 struct Counters {
     metadata: Meta,
     #[serde(default, rename = "data")]
@@ -160,7 +160,8 @@ async fn no_value_of_a_secret_is_in_a_snapshot() {
     let undecodable = SharedInformer::new(Api::<Counters>::all(client.clone()));
     let manager = Manager::new(client);
     let decoded = manager.informer::<Secret>();
-    let reconcile = |_: ObjectKey, _: Context| async { Err::<_, BoxError>("the reconcile fails".into()) };
+    let reconcile =
+        |_: ObjectKey, _: Context| async { Err::<Action, _>(BoxError::from("the reconcile fails")) };
     let manager = manager.controller(Controller::of(&decoded).named("tokens").build(reconcile));
     // It keeps the changes with the objects, since it is not read.
     let _changes = packed.changes().unwrap();

@@ -45,7 +45,7 @@ struct FastHandler(Arc<Mutex<Received>>);
 
 /// Plays the act. Returns its outcome.
 pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<String> {
-    let maps = scene.informers.get_with(Selection::default(), |it| it.measure(decoded_size::<ConfigMap>));
+    let maps = scene.informers.get_with::<ConfigMap>(Selection::default(), |it| it.measure(decoded_size));
     let api = Api::<ConfigMap>::namespaced(scene.client.clone(), NAMESPACE);
     let fast = FastHandler::default();
     let every_change = HandlerOptions::default().name("fast").overflow(Overflow::Grow);
