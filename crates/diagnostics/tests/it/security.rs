@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dogwatch_apiserver::ApiServer;
-use dogwatch_client::api::Packed;
 use dogwatch_client::{Api, Client};
 use dogwatch_controller::{Action, BoxError, Context, Controller, Manager};
 use dogwatch_core::{Header, Meta, Object, ObjectKey, View, WriteParams};
 use dogwatch_diagnostics::{Diagnostics, ServeError};
 use dogwatch_informer::SharedInformer;
+use dogwatch_wire::Packed;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
