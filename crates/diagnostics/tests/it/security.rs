@@ -10,7 +10,6 @@ use dogwatch_controller::{Action, BoxError, Context, Controller, Manager};
 use dogwatch_core::{Header, Meta, Object, ObjectKey, View, WriteParams};
 use dogwatch_diagnostics::{Diagnostics, ServeError};
 use dogwatch_informer::SharedInformer;
-use dogwatch_wire::Packed;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -156,7 +155,7 @@ async fn no_value_of_a_secret_is_in_a_snapshot() {
     secrets.create(&WriteParams::default(), &secret).await.unwrap();
 
     let page = Diagnostics::new();
-    let packed = SharedInformer::new(Api::<Packed<Secret>>::all(client.clone()));
+    let unread = SharedInformer::new(Api::<Secret>::all(client.clone()));
     let undecodable = SharedInformer::new(Api::<Counters>::all(client.clone()));
     let manager = Manager::new(client);
     let decoded = manager.informer::<Secret>();
@@ -164,11 +163,11 @@ async fn no_value_of_a_secret_is_in_a_snapshot() {
         |_: ObjectKey, _: Context| async { Err::<Action, _>(BoxError::from("the reconcile fails")) };
     let manager = manager.controller(Controller::of(&decoded).named("tokens").build(reconcile));
     // It keeps the changes with the objects, since it is not read.
-    let _changes = packed.changes().unwrap();
-    page.add_informer(&packed);
+    let _changes = unread.changes().unwrap();
+    page.add_informer(&unread);
     page.add_informer(&undecodable);
     page.add_manager(&manager);
-    packed.start();
+    unread.start();
     undecodable.start();
     let mut running = JoinSet::new();
     running.spawn(manager.run_until(std::future::pending()));
