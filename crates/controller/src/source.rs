@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use dogwatch_core::{Gvk, Labels, Object, ObjectKey, ResourceType, Scope};
 use dogwatch_informer::{
-    Change, EventHandler, HandlerOptions, Health, InformerStopped, NotSynced, Overflow, Registration,
-    SharedInformer, Store, StoreProgress,
+    Change, EventHandler, HandlerOptions, Health, InformerMonitor, InformerStopped, NotSynced, Overflow,
+    Registration, SharedInformer, Store, StoreProgress,
 };
 use dogwatch_workqueue::AddOptions;
 use futures_core::future::BoxFuture;
@@ -152,6 +152,7 @@ pub(crate) trait Cache: Send + Sync {
     /// Returns the name of the informer.
     fn name(&self) -> &str;
     fn health(&self) -> Health;
+    fn monitor(&self) -> InformerMonitor;
     /// Starts the informer, unless it is running already.
     fn start(&self);
     /// Waits until the first list is in the store.
@@ -168,6 +169,10 @@ impl<T: Object> Cache for SharedInformer<T> {
 
     fn health(&self) -> Health {
         SharedInformer::health(self)
+    }
+
+    fn monitor(&self) -> InformerMonitor {
+        SharedInformer::monitor(self)
     }
 
     fn start(&self) {

@@ -46,7 +46,7 @@ function setMessage(target, text, tone) {
 export function updateInformers(snapshot, rates, series) {
   const container = document.getElementById("informers");
   const create = (informer) => {
-    const created = card("events a second", ["Objects", "Held", "Version", "Last event"], informer === snapshot.informers[0]);
+    const created = card("events a second", ["Objects", "Memory", "Version", "Last event"], informer === snapshot.informers[0]);
     created.lastElementChild.append(
       message(), element("p", { class: "line" }),
       table("Handlers", HANDLERS), table("Lists, newest first", RELISTS),
@@ -55,7 +55,7 @@ export function updateInformers(snapshot, rates, series) {
   };
   keyed(container, snapshot.informers, (it) => it.id, create, (target, it) => {
     setCard(target, {
-      name: it.name, kind: it.kind, state: it.state, tone: it.tone,
+      name: it.name, kind: it.manager ? `${it.kind} · ${it.manager}` : it.kind, state: it.state, tone: it.tone,
       facts: [format.count(it.objects), it.bytes == null ? "not measured" : format.bytes(it.bytes), it.resource_version || "–", format.ago(it.last_event_ms)],
       samples: series.last(`i${it.id}`), now: format.rate(rates.informers.get(it.id)?.received),
     });
@@ -82,7 +82,7 @@ function watchLine(informer) {
 function handlerRow(it) {
   const late = it.oldest_ms > 1000 ? "warn" : null;
   return {
-    key: it.name,
+    key: it.id,
     cells: [it.name, [format.count(it.pending), late], [it.pending ? format.duration(it.oldest_ms) : "–", late], format.count(it.received), format.count(it.delivered), format.count(it.merged), [format.count(it.panics), it.panics ? "bad" : null]],
   };
 }
@@ -108,9 +108,10 @@ export function updateQueues(snapshot, rates, series) {
     const { work, controller } = sink;
     const failing = rates.failures.get(sink.key) > 0;
     const last = controller ? format.count(controller.failures) : format.count(work.added);
+    const isStandby = controller?.role === "standby";
     setCard(target, {
-      name: sink.name, kind: controller ? "controller" : "queue",
-      state: work.stopping ? "shutting down" : failing ? "failing" : controller && !controller.started ? "waiting to start" : work.held ? "working" : "idle",
+      name: sink.name, kind: controller ? kindOf(controller) : "queue",
+      state: work.stopping ? "shutting down" : failing ? "failing" : isStandby ? "standby" : controller && !controller.started ? "waiting to start" : work.held ? "working" : "idle",
       tone: work.stopping || failing ? "warn" : controller && !controller.started ? "wait" : "ok",
       facts: [format.count(work.ready), format.count(work.delayed), format.count(work.held), last],
       samples: series.last(sink.key), now: format.rate(rates.taken.get(sink.key)),
@@ -124,6 +125,11 @@ export function updateQueues(snapshot, rates, series) {
     setText(none, "No key is in flight or waits for a retry.");
   });
   show("queues-section", sinks.length);
+}
+
+function kindOf(controller) {
+  if (!controller.manager) return "controller";
+  return controller.role === "leader" ? `controller · ${controller.manager}, leader` : `controller · ${controller.manager}`;
 }
 
 function queueLine({ work, controller }) {

@@ -29,6 +29,11 @@ export function rate(value) {
   return `${count(value)}/s`;
 }
 
+/** A rate with what is counted, in the plural. */
+export function perSecond(value, noun) {
+  return rate(value).replace("/s", ` ${noun}/s`);
+}
+
 /** A duration in milliseconds. */
 export function duration(ms) {
   if (ms == null) return "–";

@@ -41,7 +41,7 @@ function sample(snapshot) {
   for (const it of snapshot.informers) {
     rates.informers.set(it.id, { received: series.counter(`i${it.id}`, it.received) });
     for (const handler of it.handlers) {
-      rates.handlers.set(`${it.id}/${handler.name}`, series.counter(`h${it.id}/${handler.name}`, handler.received));
+      rates.handlers.set(handler.id, series.counter(`h${handler.id}`, handler.received));
     }
   }
   for (const sink of sinksOf(snapshot)) {
@@ -72,7 +72,7 @@ function updateTotals(snapshot, rates) {
   const totals = [];
   if (informers.length) {
     const others = informers.filter((it) => it.tone !== "ok");
-    const note = others.length ? others.map((it) => `${it.name} ${it.state}`).join(", ") : "all of them";
+    const note = others.length ? others.map((it) => `${it.name} ${it.state}`).join(", ") : interruptions(informers);
     const tone = others.length ? others.some((it) => it.tone === "bad") ? "bad" : "warn" : "ok";
     totals.push(["Informers synced", `${informers.length - others.length} of ${informers.length}`, tone, null, note]);
     const objects = sum(informers, (it) => it.objects);
@@ -107,6 +107,12 @@ function updateTotals(snapshot, rates) {
     series.gauge(`total/${name}`, value);
     drawSparkline(tile.querySelector(".spark"), series.last(`total/${name}`), text);
   });
+}
+
+/** How often the watches and the lists of all informers began anew. */
+function interruptions(informers) {
+  const total = (value) => informers.reduce((sum, it) => sum + value(it), 0);
+  return `${format.plural(total((it) => it.watch.interrupted), "cut")}, ${format.plural(total((it) => it.relists), "relist")}`;
 }
 
 function updateActions(actions) {

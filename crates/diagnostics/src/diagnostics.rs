@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dogwatch_controller::{Controller, Manager};
+use dogwatch_controller::{Controller, LeaderElector, Manager};
 use dogwatch_core::Object;
 #[cfg(feature = "grpc")]
 use dogwatch_grpc::KubeChannel;
@@ -128,10 +128,12 @@ impl Diagnostics {
         self.sources.add_controller(controller.monitor());
     }
 
-    /// Adds the informers of a manager, also later ones, and the controllers that it has now.
+    /// Adds the informers of a manager, also later ones, and the controllers that it has now. The
+    /// page shows them with the identity of its leader election, if it takes part in one by now,
+    /// and otherwise with a number if there are several managers.
     pub fn add_manager(&self, manager: &Manager) {
-        self.add_factory(manager.informers());
-        manager.monitors().into_iter().for_each(|it| self.sources.add_controller(it));
+        let identity = manager.elector().map(LeaderElector::identity);
+        self.sources.add_manager(identity, manager.informers().monitor(), manager.monitors());
     }
 
     /// Adds a queue under this name. Its keys, and their notes, are shown as text: an

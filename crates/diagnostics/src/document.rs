@@ -66,6 +66,8 @@ pub(crate) enum Tone {
 pub(crate) struct Informer {
     id: u64,
     name: String,
+    /// The manager that it belongs to, if the page has a name for it.
+    manager: Option<String>,
     kind: String,
     resource: String,
     state: String,
@@ -121,6 +123,7 @@ struct List {
 
 #[derive(Debug, Serialize)]
 struct Handler {
+    id: u64,
     name: String,
     pending: usize,
     oldest_ms: Option<u64>,
@@ -135,9 +138,16 @@ struct Handler {
 pub(crate) struct Controller {
     id: u64,
     name: String,
+    manager: Option<String>,
+    /// Its part in the leader election of its manager, if there is one that concerns it.
+    role: Option<&'static str>,
     workers: usize,
     started: bool,
     informers: Vec<String>,
+    /// The ids of these informers, as far as they are in the document.
+    informer_ids: Vec<u64>,
+    /// The ids of its handlers at them, once it watches.
+    handlers: Vec<u64>,
     reconciles: u64,
     failures: u64,
     busy_ms: u64,
@@ -208,7 +218,7 @@ struct Endpoint {
 }
 
 impl Informer {
-    pub(crate) fn new(id: u64, stats: InformerStats, now: Instant) -> Self {
+    pub(crate) fn new(id: u64, manager: Option<String>, stats: InformerStats, now: Instant) -> Self {
         let InformerStats { health, resource, .. } = &stats;
         let (state, tone) = state_of(&stats);
         let retry_in_ms = match health.state {
@@ -225,6 +235,7 @@ impl Informer {
             .map(|it| Interruption { ago_ms: age(it.at, now), message: bounded(&it.message) });
         Self {
             id,
+            manager: manager.as_deref().map(bounded),
             kind: match resource.gvk.group.as_str() {
                 "" => format!("{} {}", resource.gvk.kind, resource.gvk.version),
                 group => format!("{} {group}/{}", resource.gvk.kind, resource.gvk.version),
@@ -302,6 +313,7 @@ impl List {
 impl Handler {
     fn new(stats: HandlerStats) -> Self {
         Self {
+            id: stats.id,
             name: bounded(&stats.name),
             pending: stats.pending,
             oldest_ms: stats.oldest.map(ms),
@@ -315,13 +327,25 @@ impl Handler {
 }
 
 impl Controller {
-    pub(crate) fn new(id: u64, stats: ControllerStats) -> Self {
+    /// Creates it from its numbers and the ids of its informers.
+    pub(crate) fn new(
+        id: u64,
+        manager: Option<String>,
+        is_elected: bool,
+        informer_ids: Vec<u64>,
+        stats: ControllerStats,
+    ) -> Self {
+        let role = if stats.started { "leader" } else { "standby" };
         Self {
             id,
             name: bounded(&stats.name),
+            manager: manager.as_deref().map(bounded),
+            role: (is_elected && stats.needs_leader_election).then_some(role),
             workers: stats.workers,
             started: stats.started,
             informers: stats.informers,
+            informer_ids,
+            handlers: stats.handlers,
             reconciles: stats.reconciles,
             failures: stats.failures,
             busy_ms: ms(stats.busy),

@@ -47,6 +47,7 @@
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod document;
+mod manager_label;
 mod action;
 mod sources;
 mod assets;

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::action::Action;
 use crate::document::{self, Channel, Controller, Document, Informer, Program, Queue};
+use crate::manager_label::{ManagerLabel, ManagerNumbers};
 
 /// The number of sources of each kind that are shown.
 const MAX_SOURCES: usize = 200;
@@ -39,13 +40,24 @@ pub(crate) struct Sources {
 #[derive(Clone, Default)]
 struct Registry {
     last_id: u64,
-    factories: Vec<FactoryMonitor>,
-    informers: Vec<(u64, InformerMonitor)>,
-    controllers: Vec<(u64, ControllerMonitor)>,
+    /// The number of managers that were added.
+    managers: u64,
+    /// With the manager of each factory, if exactly one manager has it.
+    factories: Vec<(FactoryMonitor, Option<ManagerLabel>)>,
+    informers: Vec<Member<InformerMonitor>>,
+    controllers: Vec<Member<ControllerMonitor>>,
     queues: Vec<(u64, QueueReader)>,
     #[cfg(feature = "grpc")]
     channels: Vec<(u64, Arc<str>, ChannelMonitor)>,
     actions: Vec<Arc<Action>>,
+}
+
+/// An informer or a controller, and the manager that it belongs to.
+#[derive(Clone)]
+struct Member<M> {
+    id: u64,
+    monitor: M,
+    manager: Option<ManagerLabel>,
 }
 
 /// Reads a queue of any type; `None` if it is gone.
@@ -65,22 +77,49 @@ impl Sources {
     }
 
     pub(crate) fn add_factory(&self, factory: FactoryMonitor) {
+        self.add_factory_of(factory, None);
+    }
+
+    fn add_factory_of(&self, factory: FactoryMonitor, manager: Option<ManagerLabel>) {
         let mut registry = self.registry.lock();
-        if !registry.factories.contains(&factory) {
-            registry.factories.push(factory);
+        match registry.factories.iter_mut().find(|it| it.0 == factory) {
+            // A factory that several managers share belongs to none of them.
+            Some((_, known)) if *known != manager => *known = None,
+            Some(_) => {}
+            None => registry.factories.push((factory, manager)),
         }
         drop(registry);
         self.discover();
     }
 
     pub(crate) fn add_controller(&self, controller: ControllerMonitor) {
+        self.add_controller_of(controller, None);
+    }
+
+    fn add_controller_of(&self, monitor: ControllerMonitor, manager: Option<ManagerLabel>) {
         // Read outside the lock, and only to find out whether it exists.
         let known = self.registry.lock().controllers.clone();
-        let gone: Vec<_> = known.iter().filter(|(_, it)| it.stats(0).is_none()).map(|(id, _)| *id).collect();
+        let gone = known.iter().filter(|it| it.monitor.stats(0).is_none());
+        let gone: Vec<_> = gone.map(|it| it.id).collect();
         let mut registry = self.registry.lock();
-        registry.controllers.retain(|(id, it)| !gone.contains(id) && *it != controller);
+        registry.controllers.retain(|it| !gone.contains(&it.id) && it.monitor != monitor);
         let id = registry.next_id();
-        registry.controllers.push((id, controller));
+        registry.controllers.push(Member { id, monitor, manager });
+    }
+
+    /// Adds what a manager has; `identity` is that in its leader election.
+    pub(crate) fn add_manager(
+        &self,
+        identity: Option<&str>,
+        factory: FactoryMonitor,
+        controllers: Vec<ControllerMonitor>,
+    ) {
+        let mut registry = self.registry.lock();
+        registry.managers += 1;
+        let label = ManagerLabel::new(registry.managers, identity);
+        drop(registry);
+        self.add_factory_of(factory, Some(label.clone()));
+        controllers.into_iter().for_each(|it| self.add_controller_of(it, Some(label.clone())));
     }
 
     /// Adds a queue. Its keys and notes are shown as text.
@@ -126,15 +165,20 @@ impl Sources {
         let factories = self.registry.lock().factories.clone();
         let (mut found, mut gone) = (Vec::new(), Vec::new());
         // Outside the lock: dropping the last handle of an informer runs code of the program.
-        for factory in factories {
+        for (factory, manager) in factories {
             match factory.informers() {
-                Some(informers) => found.extend(informers),
+                Some(informers) => found.extend(informers.into_iter().map(|it| (it, manager.clone()))),
                 None => gone.push(factory),
             }
         }
         let mut registry = self.registry.lock();
-        registry.factories.retain(|it| !gone.contains(it));
-        registry.add_informers(found);
+        registry.factories.retain(|it| !gone.contains(&it.0));
+        registry.add_informers(found.iter().map(|it| it.0.clone()));
+        for (informer, manager) in found {
+            if let Some(known) = registry.informers.iter_mut().find(|it| it.monitor == informer) {
+                known.manager = manager;
+            }
+        }
     }
 
     /// Returns the state of all sources, and drops those that have ended.
@@ -148,17 +192,23 @@ impl Sources {
                 gone.push(id);
             }
         };
+        let managers = registry.managers_shown();
         let mut informers = Vec::new();
-        for (id, monitor) in registry.informers.iter().take(MAX_SOURCES) {
+        for Member { id, monitor, manager } in registry.informers.iter().take(MAX_SOURCES) {
             let stats = monitor.stats();
             present(*id, stats.is_some());
-            informers.extend(stats.map(|it| Informer::new(*id, it, now)));
+            let manager = manager.as_ref().and_then(|it| it.text(&managers));
+            informers.extend(stats.map(|it| Informer::new(*id, manager, it, now)));
         }
         let mut controllers = Vec::new();
-        for (id, monitor) in registry.controllers.iter().take(MAX_SOURCES) {
+        for Member { id, monitor, manager } in registry.controllers.iter().take(MAX_SOURCES) {
             let stats = monitor.stats(MAX_KEYS);
             present(*id, stats.is_some());
-            controllers.extend(stats.map(|it| Controller::new(*id, it)));
+            let Some(stats) = stats else { continue };
+            let sources = registry.ids_of(&stats.sources);
+            let is_elected = manager.as_ref().is_some_and(ManagerLabel::is_elected);
+            let manager = manager.as_ref().and_then(|it| it.text(&managers));
+            controllers.push(Controller::new(*id, manager, is_elected, sources, stats));
         }
         let mut queues = Vec::new();
         for (id, read) in registry.queues.iter().take(MAX_SOURCES) {
@@ -206,13 +256,25 @@ impl Registry {
 
     /// Adds the informers that are not known yet, and drops those that are gone.
     fn add_informers(&mut self, informers: impl IntoIterator<Item = InformerMonitor>) {
-        self.informers.retain(|(_, it)| !it.is_gone());
-        for informer in informers {
-            if !informer.is_gone() && self.informers.iter().all(|(_, it)| *it != informer) {
+        self.informers.retain(|it| !it.monitor.is_gone());
+        for monitor in informers {
+            if !monitor.is_gone() && self.informers.iter().all(|it| it.monitor != monitor) {
                 let id = self.next_id();
-                self.informers.push((id, informer));
+                self.informers.push(Member { id, monitor, manager: None });
             }
         }
+    }
+
+    /// Returns the numbers of the managers that have an informer or a controller here.
+    fn managers_shown(&self) -> ManagerNumbers {
+        let informers = self.informers.iter().filter_map(|it| it.manager.as_ref());
+        informers.chain(self.controllers.iter().filter_map(|it| it.manager.as_ref())).collect()
+    }
+
+    /// Returns the ids of these informers; those that were not added have none.
+    fn ids_of(&self, informers: &[InformerMonitor]) -> Vec<u64> {
+        let known = self.informers.iter().filter(|it| informers.contains(&it.monitor));
+        known.map(|it| it.id).collect()
     }
 
     #[cfg(feature = "grpc")]
@@ -238,8 +300,8 @@ impl Registry {
     }
 
     fn forget(&mut self, gone: &[u64]) {
-        self.informers.retain(|(id, _)| !gone.contains(id));
-        self.controllers.retain(|(id, _)| !gone.contains(id));
+        self.informers.retain(|it| !gone.contains(&it.id));
+        self.controllers.retain(|it| !gone.contains(&it.id));
         self.queues.retain(|(id, _)| !gone.contains(id));
         #[cfg(feature = "grpc")]
         self.channels.retain(|(id, ..)| !gone.contains(id));

@@ -21,6 +21,9 @@ use crate::number_allocator::AllocatedNumber;
 use crate::overflow::{Lag, Overflow};
 use crate::stats::HandlerStats;
 
+/// The number of mailboxes that the process has created.
+static CREATED: AtomicU64 = AtomicU64::new(0);
+
 /// The progress of a handler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
@@ -41,6 +44,8 @@ pub(crate) struct Replay<T> {
 /// The mailbox of one handler.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
+    /// Unique in the process.
+    id: u64,
     name: Arc<str>,
     /// The number that serves as its name, if the handler was not named.
     _number: Option<AllocatedNumber>,
@@ -84,6 +89,7 @@ impl<T: Object> Mailbox<T> {
         metrics: HandlerMetrics,
     ) -> Self {
         Self {
+            id: CREATED.fetch_add(1, Ordering::Relaxed),
             name,
             _number: number,
             overflow,
@@ -299,6 +305,7 @@ fn wake<T>(mut state: MutexGuard<'_, State<T>>, select: impl FnOnce(&mut State<T
 
 /// The operations of a mailbox that do not depend on the type of its objects.
 pub(crate) trait Subscription: Send + Sync {
+    fn id(&self) -> u64;
     fn name(&self) -> &str;
     fn progress(&self) -> watch::Receiver<Progress>;
     fn lag(&self) -> Lag;
@@ -310,6 +317,10 @@ pub(crate) trait Subscription: Send + Sync {
 }
 
 impl<T: Object> Subscription for Mailbox<T> {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
     fn name(&self) -> &str {
         &self.name
     }
@@ -337,6 +348,7 @@ impl<T: Object> Subscription for Mailbox<T> {
         let waiting = (state.pending() - state.in_progress) as u64;
         let building = if state.delivered == 0 { state.in_progress as u64 } else { 0 };
         HandlerStats {
+            id: self.id,
             name: self.name.to_string(),
             pending: state.pending(),
             oldest: oldest.map(|it| it.elapsed()),

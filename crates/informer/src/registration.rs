@@ -199,6 +199,29 @@ impl Registration {
         Self { mailbox }
     }
 
+    /// Returns the number of the registration, which no other one in the process has, at any
+    /// informer. Names may be equal.
+    ///
+    /// ```
+    /// # use dogwatch_client::Api;
+    /// # use dogwatch_informer::SharedInformer;
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+    /// # let url = server.url().parse()?;
+    /// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+    /// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+    /// let (first, second) = (maps.on_add(|_| {})?, maps.on_add(|_| {})?);
+    /// assert_ne!(first.id(), second.id());
+    /// assert_eq!(maps.stats().handlers[1].id, second.id());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn id(&self) -> u64 {
+        self.mailbox.id()
+    }
+
     /// Returns the handler's name in metrics and logs.
     pub fn name(&self) -> &str {
         self.mailbox.name()

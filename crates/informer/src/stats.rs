@@ -95,6 +95,8 @@ pub struct InformerStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandlerStats {
+    /// The number of its registration: see [`Registration::id`](crate::Registration::id).
+    pub id: u64,
     /// The name in metrics and logs.
     pub name: String,
     /// The number of changes that it has not processed yet, including those it has taken.

@@ -120,7 +120,7 @@ mod tests {
             &["e2e", "--e2e-binary", "x", "--encoding", "json", "Watchers"],
             &["follow", "--objects", "10"],
             &["browser", "--chromium", "x"],
-            &["live-page", "--chromium", "x", "--screenshots", "y"],
+            &["live-page", "--require-chromium", "--chromium", "x", "--screenshots", "y"],
         ] {
             assert!(Arguments::try_parse_from(["interop"].iter().chain(named)).is_ok(), "{named:?}");
         }

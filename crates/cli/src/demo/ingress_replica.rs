@@ -3,12 +3,19 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use dogwatch::api::{Resource, StaticScope};
 use dogwatch::controller::{LeaderElector, Manager, ManagerError};
 use dogwatch::diagnostics::Diagnostics;
+use dogwatch::informer::Selection;
+use dogwatch::k8s_openapi::api::core::v1::Service;
+use dogwatch::k8s_openapi::api::networking::v1::Ingress;
+use dogwatch::{SharedInformer, View};
 use dogwatch_apiserver::ApiServer;
+use serde::Serialize;
 use tokio::task::JoinSet;
 
 use super::connect::{NAMESPACE, connect};
+use super::decoded_size::decoded_size;
 use super::waiting::within;
 
 /// The name of the Lease.
@@ -38,6 +45,8 @@ impl IngressReplica {
     pub(super) fn start(server: &ApiServer, page: &Diagnostics, name: &'static str) -> anyhow::Result<Self> {
         let client = connect(server, Some(name))?;
         let manager = Manager::new(client.clone());
+        // The controller gets these informers, since they read the same.
+        let _measured = (measured::<Service>(&manager), measured::<Ingress>(&manager));
         let controller = ingress_manager::controller(&manager, client.clone());
         let elector = LeaderElector::builder(client, LEASE)
             .namespace(NAMESPACE)
@@ -85,4 +94,12 @@ impl IngressReplica {
     pub(super) async fn kill(mut self) {
         self.task.shutdown().await;
     }
+}
+
+/// Returns an informer of a manager that measures the memory of its objects, for the live page.
+fn measured<T: View + Serialize>(manager: &Manager) -> SharedInformer<T>
+where
+    <T::Of as Resource>::Scope: StaticScope,
+{
+    manager.informers().get_with(Selection::default(), |it| it.measure(decoded_size::<T>))
 }

@@ -18,6 +18,7 @@ mod connect;
 mod tap;
 mod tapped_pods;
 mod naive_client;
+mod decoded_size;
 mod ingress_replica;
 mod page;
 mod scene;
@@ -26,6 +27,7 @@ mod greeter;
 mod backend;
 mod pod_servers;
 mod steady_calls;
+mod steady_changes;
 mod comparison;
 mod acts;
 mod summary;
@@ -166,11 +168,15 @@ impl Story {
         self.stage.print(closing).await;
         self.is_closed = true;
         self.scene.stop_recording();
-        self.stage.print(format!("\nThe cluster keeps running; Ctrl-C stops it. {}", self.addresses())).await;
+        let over =
+            "The cluster keeps running; Ctrl-C stops it. gRPC calls go on, and Services get other hosts.";
+        let over = wrapped(over, self.stage.look().width, 0);
+        self.stage.print(format!("\n{over}\n{}", self.addresses())).await;
         tokio::select! {
             biased;
             ended = aftermath::watch(&self.scene, &self.stage) => ended,
             never = steady_calls::run(&self.scene, &self.stage) => match never {},
+            never = steady_changes::run(&self.scene) => match never {},
         }
     }
 

@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::connect::{FIELD_MANAGER, NAMESPACE, connect};
+use super::decoded_size::decoded_size;
 use super::ingress_replica::IngressReplica;
 use super::naive_client::{AtTheEnd, NaiveClient};
 use super::page::Page;
@@ -107,8 +108,8 @@ impl Scene {
         let source = TappedPods { api: pods_of(connect(&server, None)?), tap: tap.clone() };
         let backoff = BackoffOptions::default().between(BACKOFF.0, BACKOFF.1);
         // A list and a watch are two requests, as the first act says. By default both are one stream.
-        let pods =
-            SharedInformer::builder(source).reflector(|it| it.without_watch_list().backoff(backoff)).build();
+        let pods = SharedInformer::builder(source).measure(decoded_size::<Pod>);
+        let pods = pods.reflector(|it| it.without_watch_list().backoff(backoff)).build();
         let options = HandlerOptions::default().name("deletions").overflow(Overflow::Grow);
         let recording = pods.add_handler_with(deletions.clone(), options)?;
         let informers = InformerFactory::new(client.clone()).namespace(NAMESPACE);

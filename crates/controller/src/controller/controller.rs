@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use dogwatch_informer::Registration;
+use dogwatch_informer::{InformerMonitor, Registration};
 use dogwatch_workqueue::AddOptions;
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
@@ -90,10 +90,14 @@ impl Controller {
         let name = Arc::clone(&inner.name);
         let (streams, sync_timeout) = (Mutex::new(streams), settings.sync_timeout);
         let (inner, started) = (Arc::new(inner), watch::Sender::new(false));
-        let registrations = Mutex::default();
-        let (workers, running) = (settings.workers, started.subscribe());
-        let monitor =
-            ControllerMonitor::new(WeakController { inner: Arc::downgrade(&inner), workers, running });
+        let registrations = Arc::<Mutex<_>>::default();
+        let monitor = ControllerMonitor::new(WeakController {
+            inner: Arc::downgrade(&inner),
+            registrations: Arc::downgrade(&registrations),
+            workers: settings.workers,
+            as_leader,
+            running: started.subscribe(),
+        });
         let lifecycle = Running { inner, streams, settings, registrations, started: started.clone() };
         Self { name, as_leader, sync_timeout, started, monitor, lifecycle: Box::new(lifecycle) }
     }
@@ -205,7 +209,9 @@ impl fmt::Debug for Controller {
 /// A controller, for its monitor.
 struct WeakController<K: Key> {
     inner: Weak<ControllerInner<K>>,
+    registrations: Weak<Mutex<Vec<Registration>>>,
     workers: usize,
+    as_leader: bool,
     /// True once it has begun to reconcile.
     running: watch::Receiver<bool>,
 }
@@ -216,12 +222,23 @@ impl<K: Key> Observed for WeakController<K> {
         let mut informers: Vec<_> = inner.sources.iter().map(|it| it.cache().name().to_owned()).collect();
         informers.sort_unstable();
         informers.dedup();
+        let mut sources: Vec<InformerMonitor> = Vec::new();
+        for source in inner.sources.iter().map(|it| it.cache().monitor()) {
+            if !sources.contains(&source) {
+                sources.push(source);
+            }
+        }
+        let registrations = self.registrations.upgrade();
+        let handlers = registrations.map(|it| it.lock().iter().map(Registration::id).collect());
         let (reconciles, failures, busy) = inner.reconciles.counts();
         Some(ControllerStats {
             name: inner.name.to_string(),
             workers: self.workers,
+            needs_leader_election: self.as_leader,
             started: *self.running.borrow(),
             informers,
+            sources,
+            handlers: handlers.unwrap_or_default(),
             reconciles,
             failures,
             busy,
@@ -245,7 +262,7 @@ struct Running<K: Key> {
     streams: Mutex<Vec<BoxStream<'static, K>>>,
     settings: RunSettings,
     /// One for each source, once it watches.
-    registrations: Mutex<Vec<Registration>>,
+    registrations: Arc<Mutex<Vec<Registration>>>,
     /// Set to true when it begins to reconcile.
     started: watch::Sender<bool>,
 }

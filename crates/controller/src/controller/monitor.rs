@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
+use dogwatch_informer::InformerMonitor;
 use dogwatch_workqueue::{KeyStage, QueueSnapshot};
 use parking_lot::Mutex;
 
@@ -39,6 +40,8 @@ const KEY_LIMIT: usize = 300;
 /// let stats = monitor.stats(50).expect("the controller exists");
 /// assert_eq!((stats.workers, stats.started, stats.reconciles), (2, false, 0));
 /// assert_eq!(stats.informers, ["configmaps"]);
+/// assert_eq!(stats.sources, [maps.monitor()]);
+/// assert!(stats.handlers.is_empty(), "it does not watch yet");
 /// drop(controller);
 /// assert!(monitor.stats(50).is_none());
 /// # Ok(())
@@ -51,10 +54,19 @@ pub struct ControllerStats {
     pub name: String,
     /// The number of workers.
     pub workers: usize,
+    /// Set if its manager runs it only while it leads, should it take part in an election.
+    pub needs_leader_election: bool,
     /// Set once it is synced and reconciles.
     pub started: bool,
     /// The names of the informers whose changes it reconciles.
     pub informers: Vec<String>,
+    /// The informers whose changes it reconciles, in the order in which they were added. Names may
+    /// be equal; observers are equal only if the informers are the same.
+    pub sources: Vec<InformerMonitor>,
+    /// The numbers of its handlers at these informers, in their order: see
+    /// [`Registration::id`](dogwatch_informer::Registration::id). Empty until it watches, which a
+    /// controller that waits to lead does not.
+    pub handlers: Vec<u64>,
     /// The number of reconciles that have ended.
     pub reconciles: u64,
     /// The number of reconciles that failed, panicked or timed out.

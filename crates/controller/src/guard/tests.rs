@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dogwatch_core::{Gvk, ObjectKey};
-use dogwatch_informer::{Health, InformerStopped, NotSynced, Registration, StoreProgress};
+use dogwatch_informer::{Health, InformerMonitor, InformerStopped, NotSynced, Registration, StoreProgress};
 use dogwatch_workqueue::WorkQueue;
 use futures_core::future::BoxFuture;
 
@@ -50,6 +50,10 @@ impl Cache for At {
 
     fn health(&self) -> Health {
         unreachable!("the health of a reflector may be ahead of the cache")
+    }
+
+    fn monitor(&self) -> InformerMonitor {
+        unreachable!("the guard does not call this")
     }
 
     fn start(&self) {}

@@ -188,6 +188,11 @@ impl Manager {
         self
     }
 
+    /// Returns the candidate of the election that it takes part in, if it does.
+    pub fn elector(&self) -> Option<&LeaderElector> {
+        self.elector.as_ref()
+    }
+
     /// Serves these endpoints; several calls add several addresses.
     pub fn serve(mut self, endpoints: Endpoints) -> Self {
         self.endpoints.push(endpoints);

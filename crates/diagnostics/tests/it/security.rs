@@ -1,12 +1,21 @@
 //! Access to the page: for browsers on this machine, and to its actions only for the page itself.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use dogwatch_apiserver::ApiServer;
+use dogwatch_client::{Api, Client};
+use dogwatch_controller::{Action, BoxError, Context, Controller, Manager};
+use dogwatch_core::{Header, Meta, Object, ObjectKey, View, WriteParams};
 use dogwatch_diagnostics::{Diagnostics, ServeError};
+use dogwatch_informer::SharedInformer;
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
-use crate::browser::{fetch, send};
+use crate::browser::{Snapshots, fetch, send};
 
 #[tokio::test]
 async fn a_foreign_host_or_site_gets_403_everywhere() {
@@ -108,4 +117,79 @@ async fn an_action_reports_its_error_and_runs_once_at_a_time() {
         go.notify_one();
     });
     assert_eq!(first.0, 200);
+}
+
+/// A view of a Secret whose values are of another type than those of the server: no Secret with a
+/// value can be decoded.
+#[derive(serde::Deserialize)]
+struct Counters {
+    metadata: Meta,
+    #[serde(default, rename = "data")]
+    _data: BTreeMap<String, u64>,
+}
+
+impl Object for Counters {
+    fn header(&self) -> Header<'_> {
+        self.metadata.header()
+    }
+}
+
+impl View for Counters {
+    type Of = Secret;
+}
+
+#[tokio::test]
+async fn no_value_of_a_secret_is_in_a_snapshot() {
+    let server = ApiServer::in_process().await.unwrap();
+    let client = Client::from_service(server.url().parse().unwrap(), "default", server.service());
+    let secret: Secret = serde_json::from_value(json!({
+        "metadata": {
+            "name": "token",
+            "labels": { "app": "label-of-the-secret" },
+            "annotations": { "note": "annotation-of-the-secret" },
+        },
+        "stringData": { "password": "hunter2" },
+    }))
+    .unwrap();
+    let secrets = Api::<Secret>::default_namespaced(client.clone());
+    secrets.create(&WriteParams::default(), &secret).await.unwrap();
+
+    let page = Diagnostics::new();
+    let unread = SharedInformer::new(Api::<Secret>::all(client.clone()));
+    let undecodable = SharedInformer::new(Api::<Counters>::all(client.clone()));
+    let manager = Manager::new(client);
+    let decoded = manager.informer::<Secret>();
+    let reconcile =
+        |_: ObjectKey, _: Context| async { Err::<Action, _>(BoxError::from("the reconcile fails")) };
+    let manager = manager.controller(Controller::of(&decoded).named("tokens").build(reconcile));
+    // It keeps the changes with the objects, since it is not read.
+    let _changes = unread.changes().unwrap();
+    page.add_informer(&unread);
+    page.add_informer(&undecodable);
+    page.add_manager(&manager);
+    unread.start();
+    undecodable.start();
+    let mut running = JoinSet::new();
+    running.spawn(manager.run_until(std::future::pending()));
+
+    let served = page.serve("127.0.0.1:0").await.unwrap();
+    let mut snapshots = Snapshots::open(&served).await;
+    let is_complete = |it: &Value| {
+        let objects = |place: usize| it["informers"][place]["objects"].as_u64() >= Some(1);
+        let key = &it["controllers"][0]["queue"]["keys"][0];
+        objects(0)
+            && it["informers"][1]["undecodable"].as_u64() >= Some(1)
+            && objects(2)
+            && key["key"] == "default/token"
+            && key["causes"].is_string()
+    };
+    let shown = snapshots.wait_for("all caches have the secret, and its key is retried", is_complete).await;
+    let (status, text) = fetch(&served, "GET", "/snapshot.json", &[]).await;
+    assert_eq!(status, 200);
+    // In plain text, and as the server encodes it.
+    let values = ["hunter2", "aHVudGVyMg", "label-of-the-secret", "annotation-of-the-secret"];
+    for value in values {
+        assert!(!text.contains(value), "{value} is in {text}");
+        assert!(!shown.to_string().contains(value), "{value} is in {shown}");
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
 use dogwatch_client::{Api, Client};
-use dogwatch_controller::{Action, BoxError, Context, Controller, Manager};
+use dogwatch_controller::{Action, BoxError, Context, Controller, LeaderElector, Manager};
 use dogwatch_core::{ObjectKey, WriteParams};
 use dogwatch_diagnostics::Diagnostics;
 use dogwatch_informer::{HandlerOptions, InformerFactory, SharedInformer};
@@ -14,6 +14,7 @@ use dogwatch_workqueue::WorkQueue;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use crate::browser::{LIMIT, Snapshots, fetch};
 
@@ -210,4 +211,81 @@ async fn a_queue_is_shown_under_its_name_until_it_is_dropped() {
     drop((item, queue));
     let (_, text) = fetch(&served, "GET", "/snapshot.json", &[]).await;
     assert!(text.contains("\"queues\":[]"), "{text}");
+}
+
+/// Returns a manager with a controller called "sync", over informers of its own.
+fn replica(client: &Client, identity: &str) -> Manager {
+    let manager = Manager::new(client.clone());
+    let elector = LeaderElector::builder(client.clone(), "sync").namespace("default").identity(identity);
+    sync_controller(manager).leader_election(elector.build().unwrap())
+}
+
+fn sync_controller(manager: Manager) -> Manager {
+    let maps = manager.informer::<ConfigMap>();
+    let reconcile = |_: ObjectKey, _: Context| async { Ok::<_, BoxError>(Action::Done) };
+    let controller = Controller::of(&maps).named("sync").build(reconcile);
+    manager.controller(controller)
+}
+
+/// Returns the ids of the handlers of each informer.
+fn handlers(snapshot: &Value) -> Vec<Vec<Value>> {
+    let ids = |it: &Value| it["handlers"].as_array().unwrap().iter().map(|it| it["id"].clone()).collect();
+    snapshot["informers"].as_array().unwrap().iter().map(ids).collect()
+}
+
+#[tokio::test]
+async fn replicas_with_equal_names_have_identities_and_handlers_of_their_own() {
+    let server = ApiServer::in_process().await.unwrap();
+    let (first, second) = (replica(&client(&server), "pod-a"), replica(&client(&server), "pod-b"));
+    let page = Diagnostics::new();
+    page.add_manager(&first);
+    page.add_manager(&second);
+    let served = page.serve("127.0.0.1:0").await.unwrap();
+    let mut snapshots = Snapshots::open(&served).await;
+    let mut running = JoinSet::new();
+    running.spawn(first.run_until(std::future::pending()));
+    let role = |it: &Value, place: usize| it["controllers"][place]["role"].clone();
+    snapshots.wait_for("the first replica leads", |it| role(it, 0) == "leader").await;
+    running.spawn(second.run_until(std::future::pending()));
+    let is_synced = |it: &Value| it["informers"][1]["state"] == "synced";
+    let shown = snapshots.wait_for("the informer of the second one is synced", is_synced).await;
+
+    let (controllers, informers) = (&shown["controllers"], &shown["informers"]);
+    assert_eq!((&controllers[0]["name"], &controllers[1]["name"]), (&json!("sync"), &json!("sync")));
+    for (place, identity) in ["pod-a", "pod-b"].into_iter().enumerate() {
+        let managers = (&controllers[place]["manager"], &informers[place]["manager"]);
+        assert_eq!(managers, (&json!(identity), &json!(identity)));
+        assert_eq!(controllers[place]["informer_ids"], json!([informers[place]["id"]]));
+        assert_eq!(informers[place]["name"], "configmaps");
+    }
+    // The standby does not watch yet.
+    assert_eq!((role(&shown, 1), &controllers[1]["handlers"]), (json!("standby"), &json!([])));
+    let handlers = handlers(&shown);
+    assert_eq!((handlers[0].len(), handlers[1].len()), (1, 0));
+    assert_eq!(controllers[0]["handlers"], json!(handlers[0]));
+}
+
+#[tokio::test]
+async fn managers_over_one_factory_have_numbers_and_a_handler_each_at_the_same_informer() {
+    let server = ApiServer::in_process().await.unwrap();
+    let factory = InformerFactory::new(client(&server));
+    let page = Diagnostics::new();
+    let mut running = JoinSet::new();
+    for _ in 0..2 {
+        let manager = sync_controller(Manager::over(factory.clone()));
+        page.add_manager(&manager);
+        running.spawn(manager.run_until(std::future::pending()));
+    }
+    let served = page.serve("127.0.0.1:0").await.unwrap();
+    let mut snapshots = Snapshots::open(&served).await;
+    let both_watch = |it: &Value| handlers(it).iter().any(|it| it.len() == 2);
+    let shown = snapshots.wait_for("both controllers watch", both_watch).await;
+    let (controllers, handlers) = (&shown["controllers"], handlers(&shown));
+    assert_eq!((handlers.len(), &shown["informers"][0]["manager"]), (1, &Value::Null), "it is shared");
+    let of = |place: usize| controllers[place]["handlers"][0].clone();
+    assert_ne!(of(0), of(1));
+    assert!(handlers[0].contains(&of(0)) && handlers[0].contains(&of(1)));
+    let managers = (&controllers[0]["manager"], &controllers[1]["manager"]);
+    assert_eq!(managers, (&json!("manager 1"), &json!("manager 2")));
+    assert_eq!(controllers[0]["role"], Value::Null);
 }

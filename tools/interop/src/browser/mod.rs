@@ -18,7 +18,7 @@ mod request_log;
 mod page_server;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -54,18 +54,14 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Options {
     #[command(flatten)]
     ours: OwnServer,
-    /// The Chromium to use. Defaults to the first one found in PATH.
-    #[arg(long, value_name = "FILE")]
-    chromium: Option<PathBuf>,
+    #[command(flatten)]
+    browser: chromium::Options,
 }
 
 /// Lets pages of other sites try to use our server, and fails if one succeeds. Without a Chromium
 /// it prints so and does nothing.
 pub(crate) async fn run(options: &Options) -> Result<()> {
-    let Some(chromium) = options.chromium.clone().or_else(chromium::find) else {
-        chromium::report_missing();
-        return Ok(());
-    };
+    let Some(chromium) = options.browser.choose()? else { return Ok(()) };
     let mut target = Target::start(&options.ours).await?;
     let page = SocketAddr::from((PAGE_ADDRESS, target.address.port()));
     let mut site = PageServer::start(page, target.address).await?;

@@ -18,49 +18,39 @@ use super::program::{CUT, EXPIRE};
 const LIMIT: Duration = Duration::from_secs(60);
 /// The time within which an interrupted watch has to be shown.
 const SOON: Duration = Duration::from_secs(1);
+/// The time that the plots of a screenshot show.
+const PLOTTED: Duration = Duration::from_secs(22);
 /// The interval at which the page is read.
 const POLL: Duration = Duration::from_millis(25);
 /// The highest picture of a whole page.
 const TALLEST: u64 = 6000;
 
-/// The parts of the page that have to be drawn, each with an expression that is true then.
-const PARTS: [(&str, &str); 13] = [
-    ("the page is live", "document.querySelector('#link').dataset.state === 'live'"),
-    ("the totals have numbers", "document.querySelectorAll('#totals li').length >= 6"),
-    ("all informers are synced", "/^3 of 3$/.test(document.querySelector('#totals .big').textContent)"),
-    ("the server is drawn", "document.querySelector('.node.server').offsetHeight > 0"),
-    ("each informer has a lane", "document.querySelectorAll('.lane:not(.grpc) .reflector').length === 3"),
-    ("handlers are drawn", "document.querySelectorAll('.node.handler').length === 3"),
-    ("work queues are drawn", "document.querySelectorAll('.node.work').length === 3"),
-    ("reconcilers are drawn", "document.querySelectorAll('.node.reconciler:not([hidden])').length === 2"),
-    ("endpoints are drawn", "document.querySelectorAll('.node.endpoint').length === 4"),
+/// The rules for all boxes of the page.
+const LAYOUT: [(&str, &str); 4] = [
+    ("the page is not wider than the screen", "document.documentElement.scrollWidth <= innerWidth"),
     (
-        "lists are shown with their reasons",
-        "[...document.querySelectorAll('#informers td[data-title=Reason]')].some(it => it.textContent === 'start')",
+        "no box is empty",
+        "[...document.querySelectorAll('.node, .card, #totals li, .pill')]\
+         .every(it => it.hidden || !it.offsetParent || it.textContent.trim())",
     ),
-    ("keys are shown", "document.querySelectorAll('#queues tbody tr').length > 0"),
-    ("endpoints have shares", "/\\d+ %/.test(document.querySelector('#channels td.share').textContent)"),
     (
-        "it is said that latencies are not measured",
-        "/^Latencies are not measured/.test(document.querySelector('#channels .latency').textContent)",
+        "no boxes overlap",
+        "(() => { const boxes = [...document.querySelectorAll('.node, #totals li, button')]\
+         .filter(it => it.offsetParent).map(it => it.getBoundingClientRect());\
+         return boxes.every((a, index) => boxes.slice(index + 1).every(b =>\
+         a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top)); })()",
+    ),
+    (
+        "no text is cut",
+        "[...document.querySelectorAll('.node > span, #totals span, .facts dd, .now, .pill, button, h1 span')]\
+         .filter(it => it.offsetParent && getComputedStyle(it).display !== 'inline')\
+         .every(it => it.scrollWidth <= it.clientWidth + 1 && it.scrollHeight <= it.clientHeight + 3)",
     ),
 ];
 
 /// True while the page shows that a watch was cut.
 const WATCH_WAS_CUT: &str = "[...document.querySelectorAll('.reflector .value')]\
                              .some(it => it.textContent === 'watch was cut')";
-
-/// The parts of the demo's page after its last act.
-const DEMO_PARTS: [(&str, &str); 5] = [
-    ("the page is live", "document.querySelector('#link').dataset.state === 'live'"),
-    ("the pods are cached", "/3 objects/.test(document.querySelector('.node.cache').textContent)"),
-    ("both managers are drawn", "document.querySelectorAll('.node.reconciler:not([hidden])').length === 2"),
-    ("each pod is an endpoint", "document.querySelectorAll('.node.endpoint').length === 3"),
-    (
-        "calls are made",
-        "[...document.querySelectorAll('.node.endpoint')].every(it => /[1-9]\\d*\\/s/.test(it.textContent))",
-    ),
-];
 
 /// The number of times that something may be shown late, on a busy machine.
 const ATTEMPTS: usize = 3;
@@ -80,52 +70,66 @@ impl<'a> Visit<'a> {
         Ok(Self { browser, url: url.to_owned(), name: name.to_owned(), failures: Vec::new() })
     }
 
-    /// Checks that every part of the page is drawn.
-    pub(super) async fn check_parts(&mut self) -> Result<()> {
-        for (what, expression) in PARTS {
+    /// Checks that these parts of the page are drawn: each is a name and an expression that is true
+    /// then.
+    pub(super) async fn check_parts(&mut self, parts: &[(&str, &str)]) -> Result<()> {
+        for (what, expression) in parts {
             self.expect(what, expression, LIMIT).await?;
         }
         Ok(())
     }
 
-    /// Checks that numbers and sparklines change.
-    pub(super) async fn check_movement(&mut self) -> Result<()> {
-        for (what, expression) in [
-            ("the version of a cache changes", "document.querySelector('.node.cache').textContent"),
-            (
-                "the sparkline of events changes",
-                "document.querySelector('#informers .spark .line').outerHTML",
-            ),
-            (
-                "the number of calls changes",
-                "document.querySelector('#channels dd:nth-of-type(1)').parentElement.parentElement.textContent",
-            ),
-        ] {
+    /// Checks that the values of these expressions change, and that edges move.
+    pub(super) async fn check_movement(&mut self, values: &[(&str, &str)]) -> Result<()> {
+        for (what, expression) in values {
             let before = self.browser.evaluate(expression).await?;
-            let changed = format!("{expression} !== {before}");
+            let changed = format!("JSON.stringify({expression}) !== JSON.stringify({before})");
             self.expect(what, &changed, LIMIT).await?;
         }
-        let moving = "document.querySelectorAll('#edges .moving').length > 0 || matchMedia('(max-width: 1020px)').matches";
+        let moving = "document.querySelectorAll('#edges .moving').length > 0 || matchMedia('(max-width: 1150px)').matches";
         self.expect("edges move", moving, LIMIT).await
     }
 
-    /// Checks that nothing is wider than the screen, and that no box is empty.
+    /// Checks that nothing is wider than the screen, that no box is empty, and that boxes neither
+    /// overlap nor cut their texts.
     pub(super) async fn check_layout(&mut self) -> Result<()> {
-        let fits = "document.documentElement.scrollWidth <= innerWidth";
-        self.expect("the page is not wider than the screen", fits, LIMIT).await?;
-        let empty = "[...document.querySelectorAll('.node, .card, #totals li, .pill')]\
-                     .every(it => it.hidden || !it.offsetParent || it.textContent.trim())";
-        self.expect("no box is empty", empty, LIMIT).await
+        for (what, expression) in LAYOUT {
+            self.expect(what, expression, LIMIT).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until each plot at the top shows enough of the past.
+    pub(super) async fn wait_for_plots(&mut self) -> Result<()> {
+        // A plot is 120 wide, and shows a minute.
+        let from = 120.0 * (1.0 - PLOTTED.as_secs_f64() / 60.0);
+        let is_filled = format!(
+            "[...document.querySelectorAll('#totals .spark .line')]\
+             .every(it => parseFloat(it.getAttribute('d').slice(1)) <= {from})"
+        );
+        self.expect("the plots show the last 20 s and more", &is_filled, LIMIT).await
+    }
+
+    /// Changes the size of the screen and the colour scheme, without loading the page again.
+    pub(super) async fn set_screen(
+        &mut self,
+        width: u32,
+        height: u32,
+        is_phone: bool,
+        scheme: &str,
+    ) -> Result<()> {
+        self.browser.set_screen(width, height, is_phone, scheme).await?;
+        self.expect("the page has the size of the screen", &format!("innerWidth === {width}"), LIMIT).await
     }
 
     /// Saves the screen, and the whole page.
-    pub(super) async fn screenshot(&mut self, folder: &Path) -> Result<()> {
+    pub(super) async fn screenshot(&mut self, folder: &Path, screen: &str) -> Result<()> {
         let size =
             self.browser.evaluate("[innerWidth, innerHeight, document.documentElement.scrollHeight]").await?;
         let [width, height, whole] = [0, 1, 2].map(|it| size[it].as_u64().unwrap_or_default());
         for (height, suffix) in [(height, ""), (whole.min(TALLEST), "-whole")] {
             let picture = self.browser.screenshot(width, height).await?;
-            let file = folder.join(format!("{}{suffix}.png", self.name));
+            let file = folder.join(format!("{}-{screen}{suffix}.png", self.name));
             std::fs::write(&file, STANDARD.decode(picture)?)
                 .with_context(|| format!("cannot write {}", file.display()))?;
         }
@@ -166,17 +170,8 @@ impl<'a> Visit<'a> {
         self.expect("the outcome of the action is shown", done, LIMIT).await
     }
 
-    /// Checks that the parts of the demo are drawn.
-    pub(super) async fn check_demo_parts(&mut self) -> Result<()> {
-        for (what, expression) in DEMO_PARTS {
-            self.expect(what, expression, LIMIT).await?;
-        }
-        Ok(())
-    }
-
     /// Checks that a cut watch and a killed server of the demo are shown soon.
     pub(super) async fn check_demo_faults(&mut self) -> Result<()> {
-        self.check_demo_parts().await?;
         self.expect_after(demo::CUT, "a cut watch", WATCH_WAS_CUT).await?;
         let is_down = "[...document.querySelectorAll('.node.endpoint')]\
                        .some(it => /connecting|backoff/.test(it.textContent))";

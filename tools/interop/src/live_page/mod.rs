@@ -7,22 +7,25 @@
 //!
 //! Only a real browser proves that the page is drawn, that its numbers move, that nothing is
 //! blocked by its content policy, and that it fits a phone. The checks fail the task; the
-//! screenshots are for people.
+//! screenshots are for people: those of the demo are in `docs/images`. They are taken once the
+//! plots have something to show.
 //!
 //! The `mod` lines below are in layer order.
 
 mod devtools;
 mod program;
 mod demo;
+mod parts;
 mod checks;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
 use checks::Visit;
 use demo::Demo;
 use devtools::DevTools;
+use parts::{DEMO_EDGES, DEMO_MOVEMENT, DEMO_PARTS, MOVEMENT, PARTS};
 use program::Program;
 use testbed::server::OwnServer;
 
@@ -30,9 +33,8 @@ use crate::chromium;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The Chromium to use. Defaults to the first one found in PATH.
-    #[arg(long, value_name = "FILE")]
-    chromium: Option<PathBuf>,
+    #[command(flatten)]
+    browser: chromium::Options,
     /// The folder for screenshots, which is created.
     #[arg(long, value_name = "DIR", default_value = "target/live-page")]
     screenshots: PathBuf,
@@ -44,12 +46,9 @@ pub(crate) struct Options {
 const SCREENS: [(&str, u32, u32, bool); 2] = [("desktop", 1280, 800, false), ("phone", 375, 812, true)];
 
 /// Opens the page on each screen and with each colour scheme, and fails if a check does. Without a
-/// Chromium it prints so and does nothing.
+/// Chromium it prints so and does nothing, unless one is required.
 pub(crate) async fn run(options: &Options) -> Result<()> {
-    let Some(chromium) = options.chromium.clone().or_else(chromium::find) else {
-        chromium::report_missing();
-        return Ok(());
-    };
+    let Some(chromium) = options.browser.choose()? else { return Ok(()) };
     let folder = &options.screenshots;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let mut program = Program::start().await?;
@@ -61,14 +60,16 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
             browser.set_screen(width, height, is_phone, scheme).await?;
             let name = format!("{screen}-{scheme}");
             let mut visit = Visit::begin(&mut browser, &program.url(), &name).await?;
-            visit.check_parts().await?;
-            visit.check_movement().await?;
+            visit.check_parts(&PARTS).await?;
+            visit.check_movement(&MOVEMENT).await?;
             visit.check_layout().await?;
-            visit.screenshot(folder).await?;
             failures.append(&mut visit.failures);
         }
     }
     browser.set_screen(1280, 800, false, "light").await?;
+    let mut visit = Visit::begin(&mut browser, &program.url(), "program").await?;
+    photograph(&mut visit, folder).await?;
+    failures.append(&mut visit.failures);
     let mut visit = Visit::begin(&mut browser, &program.url(), "behaviour").await?;
     visit.check_keyboard().await?;
     visit.check_theme().await?;
@@ -89,24 +90,40 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Takes a picture of each screen once the plots show enough of the past. The page is not loaded
+/// again in between, since it would begin with empty plots.
+async fn photograph(visit: &mut Visit<'_>, folder: &Path) -> Result<()> {
+    visit.wait_for_plots().await?;
+    for (screen, width, height, is_phone) in SCREENS {
+        for scheme in ["light", "dark"] {
+            visit.set_screen(width, height, is_phone, scheme).await?;
+            visit.check_layout().await?;
+            visit.screenshot(folder, &format!("{screen}-{scheme}")).await?;
+        }
+    }
+    visit.set_screen(1280, 800, false, "light").await
+}
+
 /// Looks at the page of the demo after its last act. Returns the failures.
 async fn visit_demo(options: &Options, browser: &mut DevTools) -> Result<Vec<String>> {
     let mut demo = Demo::start(&options.ours)?;
     let url = demo.played().await?;
     let mut failures = Vec::new();
     for (screen, width, height, is_phone) in SCREENS {
-        for scheme in ["light", "dark"] {
-            browser.set_screen(width, height, is_phone, scheme).await?;
-            let mut visit = Visit::begin(browser, &url, &format!("demo-{screen}-{scheme}")).await?;
-            visit.check_demo_parts().await?;
-            visit.check_layout().await?;
-            visit.screenshot(&options.screenshots).await?;
-            failures.append(&mut visit.failures);
-        }
+        browser.set_screen(width, height, is_phone, "light").await?;
+        let mut visit = Visit::begin(browser, &url, &format!("demo-{screen}")).await?;
+        visit.check_parts(&DEMO_PARTS).await?;
+        visit.check_movement(&DEMO_MOVEMENT).await?;
+        failures.append(&mut visit.failures);
     }
     browser.set_screen(1280, 800, false, "light").await?;
     let mut visit = Visit::begin(browser, &url, "demo").await?;
+    visit.check_parts(&DEMO_PARTS).await?;
+    visit.check_parts(&DEMO_EDGES).await?;
     visit.check_demo_faults().await?;
+    // The server that was killed is started again.
+    visit.check_parts(&DEMO_PARTS).await?;
+    photograph(&mut visit, &options.screenshots).await?;
     failures.append(&mut visit.failures);
     Ok(failures)
 }

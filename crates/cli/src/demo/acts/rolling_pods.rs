@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch::grpc::{KubeChannel, Resolver};
+use dogwatch::informer::HandlerOptions;
 use futures_util::{StreamExt as _, stream};
 use parking_lot::Mutex;
 
@@ -35,7 +36,7 @@ struct Calls {
 /// Plays the act. Returns its outcome.
 pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<String> {
     let mut servers = PodServers::new(scene.client.clone(), Arc::clone(&scene.page.kill)).await?;
-    let mut pods = scene.pods.changes()?;
+    let mut pods = scene.pods.changes_with(HandlerOptions::default().name("gRPC servers"))?;
     let resolver = Resolver::new(scene.client.clone());
     let channel = resolver.channel(&TARGET.parse()?).build()?;
     scene.page.diagnostics.add_channel("greeter", &channel);

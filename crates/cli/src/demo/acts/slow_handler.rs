@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dogwatch::api::{DeleteParams, Patch, PatchParams, ResourceVersion, WriteParams};
-use dogwatch::informer::{Change, Changes, EventHandler, HandlerOptions, Overflow};
+use dogwatch::informer::{Change, Changes, EventHandler, HandlerOptions, Overflow, Selection};
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 use dogwatch::{Api, Object, SharedInformer};
 use futures_util::StreamExt;
@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::demo::connect::{FIELD_MANAGER, NAMESPACE};
+use crate::demo::decoded_size::decoded_size;
 use crate::demo::scene::Scene;
 use crate::demo::stage::{Stage, counted, took};
 use crate::demo::tap::version_of;
@@ -44,7 +45,7 @@ struct FastHandler(Arc<Mutex<Received>>);
 
 /// Plays the act. Returns its outcome.
 pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<String> {
-    let maps = scene.informers.get::<ConfigMap>();
+    let maps = scene.informers.get_with::<ConfigMap>(Selection::default(), |it| it.measure(decoded_size));
     let api = Api::<ConfigMap>::namespaced(scene.client.clone(), NAMESPACE);
     let fast = FastHandler::default();
     let every_change = HandlerOptions::default().name("fast").overflow(Overflow::Grow);
