@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// What is left of a line of 100 columns after `hint: `.
+    /// The rest of a line of 100 columns after `hint: `.
     const WIDTH: usize = 94;
 
     #[test]
