@@ -9,10 +9,19 @@ use processes::cargo::Cargo;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Compile the code of kube-rs and client-go that the book shows, instead of building the book.
-    /// The latter needs Go.
-    #[arg(long)]
-    peers: bool,
+    /// Compile the code of other libraries that the book shows, instead of building the book: of all,
+    /// or of those that are named.
+    #[arg(long, value_enum, value_name = "PEER", num_args = 0.., default_missing_values = ["kube-rs", "client-go"])]
+    peers: Option<Vec<Peer>>,
+}
+
+/// A library whose code the book compares with ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Peer {
+    /// kube-rs, with a lock file of its own
+    KubeRs,
+    /// client-go; needs Go 1.26, or a Go that downloads it
+    ClientGo,
 }
 
 /// The output of mdBook below the root of the repository, as `docs/book/book.toml` sets it.
@@ -24,8 +33,8 @@ const OUTSIDE: &str = "href=\"../../../";
 /// Builds the book and prints where it is. Fails if mdBook is not installed, with the command to
 /// install it.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    if options.peers {
-        return compile_peers();
+    if let Some(peers) = &options.peers {
+        return peers.iter().try_for_each(|it| compile(*it));
     }
     if !is_installed() {
         bail!("mdbook is missing; install it with `cargo install mdbook` (a few minutes on 2 cores)");
@@ -46,19 +55,26 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compiles the programs of other libraries that chapters show. They are outside of the workspace.
-fn compile_peers() -> anyhow::Result<()> {
-    let kube_rs = "bench/peers/kube-rs/Cargo.toml";
-    Cargo::new(["check", "--locked", "--examples", "--manifest-path", kube_rs]).run()?;
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has a parent directory")?;
-    eprintln!("$ go vet ./guide/...");
-    let mut vet = Command::new("go");
-    vet.args(["vet", "./guide/..."]).current_dir(root.join("bench/peers/client-go"));
-    let status = vet.status().context("cannot run go")?;
-    if !status.success() {
-        bail!("the code of client-go in the book does not compile");
+/// Compiles the programs of another library that chapters show. They are outside of the workspace.
+fn compile(peer: Peer) -> anyhow::Result<()> {
+    match peer {
+        Peer::KubeRs => {
+            let manifest = "bench/peers/kube-rs/Cargo.toml";
+            Cargo::new(["check", "--locked", "--examples", "--manifest-path", manifest]).run()
+        }
+        Peer::ClientGo => {
+            let root =
+                Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has a parent directory")?;
+            eprintln!("$ go vet ./guide/... (in bench/peers/client-go)");
+            let mut vet = Command::new("go");
+            vet.args(["vet", "./guide/..."]).current_dir(root.join("bench/peers/client-go"));
+            let status = vet.status().context("cannot run go; install Go 1.26")?;
+            if !status.success() {
+                bail!("the code of client-go in the book does not compile");
+            }
+            Ok(())
+        }
     }
-    Ok(())
 }
 
 fn is_installed() -> bool {
@@ -80,7 +96,25 @@ fn with_outside_links(html: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn all_peers_are_compiled_or_those_that_are_named() {
+        let peers = |arguments: &[&str]| {
+            Flags::try_parse_from([&["book"], arguments].concat()).expect("valid flags").options.peers
+        };
+        assert_eq!(peers(&[]), None);
+        assert_eq!(peers(&["--peers"]), Some(vec![Peer::KubeRs, Peer::ClientGo]));
+        assert_eq!(peers(&["--peers", "client-go"]), Some(vec![Peer::ClientGo]));
+    }
 
     #[test]
     fn links_to_files_outside_of_the_book_keep_their_names() {

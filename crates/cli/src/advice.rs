@@ -10,6 +10,7 @@ use dogwatch::transport::TransportErrorKind;
 use dogwatch_apiserver::StartError;
 use dogwatch_proxy::StartError as ProxyError;
 
+use crate::failure::Reason;
 use crate::new::NewError;
 
 /// An error for a demo that cannot start its server.
@@ -19,21 +20,25 @@ pub(crate) struct PortTaken(#[source] pub(crate) StartError);
 
 /// An error for a view that needs a terminal.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot show the view: {0}")]
-pub(crate) struct NoScreen(pub(crate) &'static str);
+#[error("cannot show the view")]
+pub(crate) struct NoScreen(#[source] pub(crate) Reason);
 
 /// An error of a server that does not offer fault injection, or lacks a rule.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FaultApiError {
     /// Our server, without the flag.
-    #[error("{server} does not accept faults: it was started without --admin")]
-    NotEnabled { server: String },
+    #[error("{server} does not accept faults")]
+    NotEnabled { server: String, source: Reason },
     /// Another server, such as kube-apiserver.
-    #[error("{server} does not accept faults: it is not `dogwatch serve`, but Kubernetes {version}")]
-    OtherServer { server: String, version: String },
+    #[error("{server} does not accept faults")]
+    OtherServer { server: String, source: Reason },
     #[error("there is no fault {id}")]
     NoRule { id: u64 },
 }
+
+/// The hint for a server that does not answer.
+pub(crate) const UNREACHABLE: &str =
+    "check that the server runs at this address, or choose another with --context or --server";
 
 /// Returns the hint for an error, if there is one beyond the error's own text.
 pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
@@ -53,7 +58,7 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
         return Some(match error {
             FaultApiError::NotEnabled { .. } => "restart the server with `dogwatch serve --admin`",
             FaultApiError::OtherServer { .. } => {
-                "start a server with `dogwatch serve --admin`, and choose it with --server or --kubeconfig"
+                "start a server with `dogwatch serve --admin`, and name it with --server or --kubeconfig"
             }
             FaultApiError::NoRule { .. } => "`dogwatch fault list` shows the faults and their numbers",
         });
@@ -68,21 +73,38 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
     }
 }
 
+/// Returns the error to report: without the advice of a library, where the hint has a better one, and with
+/// a headline, where its message begins with a file.
+pub(crate) fn reported(error: anyhow::Error) -> anyhow::Error {
+    if let Some(ProxyError::Rules(problem)) = error.downcast_ref() {
+        return anyhow::Error::new(Reason::from(problem.clone())).context("cannot use the rules");
+    }
+    match error.downcast_ref() {
+        Some(Error::Config(ConfigError::NoCluster(searched))) if searched.contexts.is_empty() => {
+            let mut reasons = searched.looked_at.clone();
+            reasons.extend(searched.no_pod.as_ref().map(|it| format!("not in a pod: {it}")));
+            anyhow::Error::new(Reason::from(reasons.join("; "))).context("no cluster is configured")
+        }
+        _ => error,
+    }
+}
+
 /// Returns the hint for a failed request.
 fn on_request(error: &Error) -> Option<&'static str> {
     match error {
-        Error::Config(ConfigError::NoCluster(_)) => Some(
-            "name one with --kubeconfig FILE, --context NAME or --server URL; or start your own with `dogwatch serve`, or try `dogwatch demo`",
-        ),
+        Error::Config(ConfigError::NoCluster(searched)) if !searched.contexts.is_empty() => {
+            Some("choose a context with --context NAME, or a server with --server URL")
+        }
+        Error::Config(ConfigError::NoCluster(_)) => {
+            Some("use --kubeconfig FILE or --server URL; or start `dogwatch serve`, or try `dogwatch demo`")
+        }
         _ if error.transport() == Some(TransportErrorKind::Tls) && speaks_no_tls(error) => {
             Some("the server does not speak TLS: use an address with http://")
         }
-        _ if error.transport() == Some(TransportErrorKind::Tls) => Some(
-            "set the cluster's certificate authority in a kubeconfig, or skip verification with --insecure-skip-tls-verify",
-        ),
-        Error::Unreachable { .. } | Error::TimedOut(_) => Some(
-            "check that the server runs and that its address is correct, or choose another with --context or --server",
-        ),
+        _ if error.transport() == Some(TransportErrorKind::Tls) => {
+            Some("set the cluster's authority in the kubeconfig, or use --insecure-skip-tls-verify")
+        }
+        Error::Unreachable { .. } | Error::TimedOut(_) => Some(UNREACHABLE),
         Error::Credentials(_) => Some("log in again, or choose other credentials with --context or --token"),
         _ if error.is_unauthorized() => {
             Some("log in again, or choose other credentials with --context or --token")
@@ -105,9 +127,9 @@ fn speaks_no_tls(error: &Error) -> bool {
 /// Returns the hint for an API server that did not start.
 fn on_start(error: &StartError) -> Option<&'static str> {
     match error {
-        StartError::Exposed { .. } => Some(
-            "add --tls and --token-file FILE (or --token TOKEN), or listen on this machine only with --bind 127.0.0.1:0",
-        ),
+        StartError::Exposed { .. } => {
+            Some("add --tls and --token-file FILE, or listen on this machine only: --bind 127.0.0.1:0")
+        }
         StartError::Listen { .. } => Some("choose another address with --bind; port 0 selects a free one"),
         _ => None,
     }
@@ -130,6 +152,28 @@ mod tests {
 
     use super::*;
 
+    /// The rest of a line of 100 columns after `hint: `.
+    const WIDTH: usize = 94;
+
+    #[test]
+    fn a_missing_cluster_and_bad_rules_are_reported_in_terms_of_flags_and_files() {
+        let hint = |contexts: &[&str]| {
+            let mut searched = dogwatch::config::NoCluster::default();
+            searched.contexts = contexts.iter().map(|it| (*it).to_owned()).collect();
+            on(&anyhow::Error::new(Error::from(ConfigError::NoCluster(searched)))).expect("advice")
+        };
+        assert!(hint(&["a"]).contains("--context NAME") && hint(&["a"]).len() <= WIDTH, "{}", hint(&["a"]));
+        assert!(hint(&[]).contains("`dogwatch demo`") && hint(&[]).len() <= WIDTH, "{}", hint(&[]));
+        let mut searched = dogwatch::config::NoCluster::default();
+        searched.looked_at = vec!["a (does not exist)".to_owned()];
+        searched.no_pod = Some("b is not set".to_owned());
+        let error = reported(Error::from(ConfigError::NoCluster(searched)).into());
+        let expected = "no cluster is configured: a (does not exist); not in a pod: b is not set";
+        assert_eq!(format!("{error:#}"), expected);
+        let rules = reported(ProxyError::Rules("rules.yaml: line 3: is odd".to_owned()).into());
+        assert_eq!(format!("{rules:#}"), "cannot use the rules: rules.yaml: line 3: is odd");
+    }
+
     #[test]
     fn every_kind_of_failure_has_a_hint_that_names_a_flag() {
         let unreachable =
@@ -141,11 +185,12 @@ mod tests {
             (Status::failure(Reason::Forbidden, "no").into(), "--context"),
         ] {
             let advice = on(&anyhow::Error::new(error)).expect("advice");
-            assert!(advice.contains(flag), "{advice}");
+            assert!(advice.contains(flag) && advice.len() <= WIDTH, "{advice}");
         }
         let address = "192.0.2.1:1".parse().unwrap();
         let exposed = on(&anyhow::Error::new(StartError::Exposed { address })).expect("advice");
         assert!(exposed.contains("--tls") && exposed.contains("--token"), "{exposed}");
+        assert!(exposed.len() <= WIDTH, "{exposed}");
         let source = std::io::ErrorKind::AddrInUse.into();
         let taken = on(&anyhow::Error::new(PortTaken(StartError::Listen { address, source })));
         assert!(taken.is_some_and(|it| it.contains("--port") && !it.contains("--bind")), "{taken:?}");

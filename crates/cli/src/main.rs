@@ -1,7 +1,7 @@
 //! The `dogwatch` command: parses the command line, starts the log and the runtime, and runs one
 //! command.
 //!
-//! Exit codes: 0 success, 1 failure (stderr has the error and a hint), 2 bad usage.
+//! Exit codes: 0 success, 1 failure (stderr has the error, its cause and a hint), 2 bad usage.
 
 mod version;
 mod sanitize;
@@ -10,8 +10,8 @@ mod terminal;
 #[cfg(all(test, unix))]
 mod pseudo_terminal;
 mod program;
-mod new;
 mod failure;
+mod new;
 mod logging;
 mod signals;
 mod printer;
@@ -86,8 +86,10 @@ impl Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     logging::start(arguments.verbosity, arguments.command.log_detail());
-    run(arguments.command, arguments.verbosity)
-        .unwrap_or_else(|error| failure::report(&error, advice::on(&error)))
+    run(arguments.command, arguments.verbosity).unwrap_or_else(|error| {
+        let advice = advice::on(&error);
+        failure::report(&advice::reported(error), advice)
+    })
 }
 
 fn run(command: Command, verbosity: logging::Verbosity) -> anyhow::Result<ExitCode> {

@@ -14,7 +14,9 @@ use dogwatch::grpc::{
     Topology, Unavailable,
 };
 
+use crate::advice::UNREACHABLE;
 use crate::connection::Connection;
+use crate::failure::Reason;
 use crate::printer::Printer;
 use crate::sanitize::without_controls;
 use crate::{failure, signals};
@@ -87,19 +89,12 @@ fn target(text: &str) -> Result<Target, BadTarget> {
 }
 
 /// An error for a target without an endpoint to call.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{target} has no endpoint to call")]
 struct Unresolved {
     target: Target,
-    reason: Unavailable,
+    source: Reason,
 }
-
-impl std::fmt::Display for Unresolved {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} has no endpoint to call: {}", self.target, self.reason)
-    }
-}
-
-impl std::error::Error for Unresolved {}
 
 /// Prints the endpoints, once or as they change.
 pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
@@ -124,7 +119,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
         None => Ok(ExitCode::SUCCESS),
         Some(reason) => {
             let hint = hint(&target, reason);
-            let error = Unresolved { target, reason: reason.clone() };
+            let error = Unresolved { target, source: source(reason) };
             Ok(failure::report(&anyhow::Error::new(error), Some(&hint)))
         }
     }
@@ -243,41 +238,45 @@ fn table(set: &EndpointSet) -> String {
     table.trim_fmt()
 }
 
+/// Returns the reason as a cause. Of a server that could not be reached, only the first and the last cause
+/// of the failure are left, which have the address and the root.
+fn source(reason: &Unavailable) -> Reason {
+    let Unavailable::ApiUnreachable(text) = reason else { return reason.to_string().into() };
+    match text.split(": ").collect::<Vec<_>>()[..] {
+        [first, _, .., last] => format!("{first}: {last}").into(),
+        _ => text.clone().into(),
+    }
+}
+
 /// Returns a hint for a target without an endpoint to call.
 fn hint(target: &Target, reason: &Unavailable) -> String {
     let (service, namespace) = (target.service(), target.namespace().unwrap_or("default"));
     match reason {
-        Unavailable::ServiceNotFound => format!(
-            "`kubectl get services --namespace {namespace}` lists the existing ones; \
-             for another namespace use kubernetes:///{service}.NAMESPACE"
-        ),
+        Unavailable::ServiceNotFound => {
+            format!("`kubectl get services --namespace {namespace}` lists those of this namespace")
+        }
         Unavailable::Forbidden(_) => format!(
-            "request the verbs list and watch on endpointslices.discovery.k8s.io in namespace {namespace}, \
-             or choose another user with --context or --token"
+            "request list and watch on endpointslices in {namespace}, or use another --context or --token"
         ),
         Unavailable::NothingReady(_) => format!(
-            "`kubectl describe endpointslices --namespace {namespace} --selector kubernetes.io/service-name={service}` \
-             shows the pods that are not ready"
+            "`kubectl describe endpointslices -n {namespace} -l kubernetes.io/service-name={service}` \
+             shows them"
         ),
         Unavailable::NoSuchPort(_) => format!(
-            "`kubectl get service {service} --namespace {namespace} --output yaml` shows its ports; \
-             for a port number of the pods add ?port=pod"
+            "`kubectl describe service {service} -n {namespace}` shows its ports; \
+             ?port=pod selects one of the pods"
         ),
         Unavailable::AmbiguousPort(names) => {
             let name = names.iter().find(|it| !it.is_empty()).map_or("PORT", String::as_str);
             format!("name one of them, as in kubernetes:///{service}.{namespace}:{name}")
         }
-        Unavailable::NotOnNode(_) => format!(
-            "`kubectl get service {service} --namespace {namespace} --output yaml` shows its internalTrafficPolicy (Local)"
-        ),
-        Unavailable::NotAddresses(_) | Unavailable::ExternalName(_) => "call that host directly".to_owned(),
-        Unavailable::ApiUnreachable(_) => {
-            "check that the server runs and that its address is correct, or choose \
-             another with --context or --server"
-                .to_owned()
+        Unavailable::NotOnNode(_) => {
+            format!("`kubectl describe service {service} -n {namespace}` shows its internal traffic policy")
         }
+        Unavailable::NotAddresses(_) | Unavailable::ExternalName(_) => "call that host directly".to_owned(),
+        Unavailable::ApiUnreachable(_) => UNREACHABLE.to_owned(),
         _ => format!(
-            "`kubectl describe service {service} --namespace {namespace}` shows its selector; perhaps no pod matches it"
+            "`kubectl describe service {service} -n {namespace}` shows its selector, which may match no pod"
         ),
     }
 }
@@ -350,8 +349,18 @@ mod tests {
             (Unavailable::ExternalName(String::new()), "call that host"),
             (Unavailable::ApiUnreachable(String::new()), "--server"),
         ] {
-            assert!(hint(&target, &reason).contains(expected), "{reason}");
+            let hint = hint(&target, &reason);
+            assert!(hint.contains(expected) && hint.len() <= 94, "{hint}");
         }
+    }
+
+    #[test]
+    fn an_unreachable_server_is_a_cause_with_its_address_and_the_root() {
+        let text = "cannot reach https://a: cannot connect to a:443: connection refused";
+        let shown = |it: &str| source(&Unavailable::ApiUnreachable(it.to_owned())).to_string();
+        assert_eq!(shown(text), "cannot reach https://a: connection refused");
+        assert_eq!(shown("no: way"), "no: way");
+        assert_eq!(source(&Unavailable::NoEndpoints).to_string(), "it has no endpoints");
     }
 
     #[test]

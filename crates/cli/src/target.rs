@@ -7,13 +7,14 @@ use dogwatch::discovery::{CachedDiscovery, RestMapper};
 use dogwatch::{Api, Client, Error};
 use serde::de::IgnoredAny;
 
+use crate::failure::Reason;
+
 /// An error for a resource that cannot be listed or watched.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot watch {resource}: the server does not support {verb} for it, only {offered}")]
+#[error("cannot watch {resource}")]
 pub(crate) struct NotWatchable {
     resource: String,
-    verb: &'static str,
-    offered: String,
+    source: Reason,
 }
 
 /// Resolves the name of a resource: `po`, `pods`, `Pod`, `deployments.apps`, `Deployment.v1.apps`.
@@ -36,8 +37,9 @@ pub(crate) async fn resolve_all(mapper: &RestMapper, words: &str) -> anyhow::Res
 fn watchable(found: ServedResource) -> anyhow::Result<ServedResource> {
     for verb in ["list", "watch"] {
         if !found.supports(verb) {
-            let (resource, offered) = (found.group_resource(), found.verbs.join(", "));
-            return Err(NotWatchable { resource, verb, offered }.into());
+            let offered = found.verbs.join(", ");
+            let source = Reason::from(format!("the server does not support {verb} for it, only {offered}"));
+            return Err(NotWatchable { resource: found.group_resource(), source }.into());
         }
     }
     Ok(found)

@@ -2,12 +2,16 @@
 //!
 //! Depend on `dogwatch` with the feature `derive` instead of on this crate: the generated code
 //! names everything that it needs through `::dogwatch`, so that a program needs no other crate of
-//! the Kubernetes ecosystem among its dependencies. Examples that are compiled and run are in the
-//! documentation of `dogwatch::CustomResource` and `dogwatch::View`.
+//! the Kubernetes ecosystem among its dependencies.
 //!
 //! A derive is a function from tokens to tokens. The modules `attribute` and `entries` read
 //! options, `custom_resource` and `view` expand one derive each. The run-time half of the generated
 //! code is in `dogwatch::__private`.
+//!
+//! # Examples
+//!
+// The facade tests this text, since `dogwatch` does not exist here.
+#![cfg_attr(not(doctest), doc = include_str!("example.md"))]
 
 mod attribute;
 mod entries;

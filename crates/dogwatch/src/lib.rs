@@ -286,7 +286,9 @@ pub struct Readme;
 #[doc = include_str!("../README.md")]
 pub struct CrateReadme;
 
-/// The code in the README of the macros, compiled as tests here, where the names in it exist.
+/// The code in the README of the macros and on their front page, compiled as tests here, where the
+/// names in it exist.
 #[cfg(all(doctest, feature = "derive"))]
 #[doc = include_str!("../../derive/README.md")]
+#[doc = include_str!("../../derive/src/example.md")]
 pub struct DeriveReadme;

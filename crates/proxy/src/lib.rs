@@ -17,6 +17,31 @@
 //! by it (`TokenReview`, `SubjectAccessReview`), and a caller without an answer is passed on. Rules can
 //! change what callers see of these resources.
 //!
+//! # Examples
+//!
+//! ```
+//! use dogwatch_apiserver::ApiServer;
+//! use dogwatch_client::{Client, Config};
+//! use dogwatch_proxy::{Proxy, ProxyOptions};
+//! use serde_json::Value;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = ApiServer::builder().start().await?; // any API server
+//! let mut options = ProxyOptions::default();
+//! options.certificate = None; // HTTP, on the loopback only
+//! options.resources = vec!["namespaces".to_owned()]; // answered from memory
+//! let proxy = Proxy::start(Config::new(server.url().parse()?), options).await?;
+//!
+//! let client = Client::new(Config::new(proxy.url().parse()?))?;
+//! let namespaces: Value = client.get().path(&["api", "v1", "namespaces"]).send().await?;
+//! let mut items = namespaces["items"].as_array().into_iter().flatten();
+//! assert!(items.any(|it| it["metadata"]["name"] == "default"));
+//! proxy.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod error;

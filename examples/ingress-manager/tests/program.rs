@@ -16,6 +16,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
+const DEPLOYMENT: &str = include_str!("../deploy/deployment.yaml");
+
 /// The limit for the whole test. Only a failing test takes this long.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -25,13 +27,24 @@ async fn the_program_leads_creates_ingresses_and_serves_health_and_metrics() {
     done.expect("the test ends in time");
 }
 
+/// Returns the arguments in the Deployment, with a free port of this machine instead of that of its
+/// probes.
+fn arguments() -> Vec<String> {
+    let (_, list) = DEPLOYMENT.split_once("        args:\n").expect("the container has arguments");
+    let list = list.lines().map_while(|it| it.strip_prefix("        - "));
+    assert!(DEPLOYMENT.contains("{name: http, containerPort: 8081}"), "{DEPLOYMENT}");
+    let arguments: Vec<_> = list.map(|it| it.replace("0.0.0.0:8081", "127.0.0.1:0")).collect();
+    assert_eq!(arguments, ["--bind=127.0.0.1:0"]);
+    arguments
+}
+
 async fn exercise() {
     let server = ApiServer::start().await.expect("there is a free port");
     let kubeconfig =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kubeconfig-{}", std::process::id()));
     std::fs::write(&kubeconfig, server.kubeconfig()).expect("the directory is writable");
     let mut program = Command::new(env!("CARGO_BIN_EXE_ingress-manager"))
-        .args(["--bind", "127.0.0.1:0"])
+        .args(arguments())
         .env("KUBECONFIG", &kubeconfig)
         .env("NO_COLOR", "1")
         .env_remove("RUST_LOG")

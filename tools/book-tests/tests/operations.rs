@@ -1,5 +1,5 @@
 //! The chapter on operations, compared with a running operator: the labels of its metrics, its
-//! probes, and the settings of its Deployment.
+//! probes, the settings of its Deployment, and the alerts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use website::Website;
 
 const CHAPTER: &str = include_str!("../../../docs/book/src/operations.md");
+const ALERTS: &str = include_str!("../../../docs/book/manifests/alerts.yaml");
 const METRICS: &str = include_str!("../../../docs/metrics.md");
 const DEPLOYMENT: &str = include_str!("../../../examples/website/deploy/deployment.yaml");
 
@@ -159,4 +160,73 @@ fn the_deployment_gives_the_program_the_time_that_it_takes_to_stop() {
     let port = &deployment["spec"]["template"]["spec"]["containers"][0]["ports"][0];
     let bound = format!("in a pod: 0.0.0.0:{}", port["containerPort"]);
     assert!(CHAPTER.contains(&bound), "the program of the chapter has no {bound}");
+}
+
+/// The words of PromQL in the alerts.
+const FUNCTIONS: [&str; 5] = ["sum", "vector", "or", "rate", "increase"];
+
+/// Returns the problems of an expression of Prometheus: unbalanced brackets, and names and labels that
+/// are neither words of PromQL nor in the list of metrics.
+fn problems_of(expression: &str, listed: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (open, close) in [('(', ')'), ('{', '}'), ('[', ']')] {
+        if expression.matches(open).count() != expression.matches(close).count() {
+            problems.push(format!("unbalanced {open}{close}"));
+        }
+    }
+    let mut labels = BTreeSet::new();
+    // Values in quotes and durations in brackets are no names.
+    let unquoted: String = expression.split('"').step_by(2).collect();
+    let outside = unquoted.split('[').map(|it| it.split_once(']').map_or(it, |(_, after)| after));
+    let text: String = outside.collect();
+    let mut words =
+        text.split(|it: char| !it.is_ascii_alphanumeric() && it != '_').filter(|it| !it.is_empty());
+    while let Some(word) = words.next() {
+        match word {
+            "by" => labels.extend(words.next()),
+            _ if word.starts_with(|it: char| it.is_ascii_digit()) || FUNCTIONS.contains(&word) => {}
+            _ if listed.contains_key(word) => {}
+            // The label of a selector: `metric{label="value"}`.
+            _ if text.contains(&format!("{{{word}=")) => drop(labels.insert(word)),
+            _ => problems.push(format!("{word} is not in docs/metrics.md")),
+        }
+    }
+    let known: BTreeSet<_> = listed.iter().filter(|it| text.contains(it.0)).flat_map(|it| it.1).collect();
+    problems.extend(labels.iter().filter(|it| !known.contains(it)).map(|it| format!("no label {it}")));
+    problems
+}
+
+#[test]
+fn the_alerts_are_rules_of_prometheus_with_metrics_and_labels_that_exist() {
+    let document: Value = serde_saphyr::from_str(ALERTS).expect("YAML");
+    let rules = document["groups"][0]["rules"].as_array().expect("a group has rules");
+    assert!(rules.len() > 5, "{rules:?}");
+    let listed = listed();
+    for rule in rules {
+        let keys: BTreeSet<_> = rule.as_object().expect("a rule").keys().map(String::as_str).collect();
+        assert!(keys.is_subset(&["alert", "annotations", "expr", "for"].into()), "{keys:?}");
+        let name = rule["alert"].as_str().expect("an alert has a name");
+        let expression = rule["expr"].as_str().expect("an alert has an expression");
+        assert_eq!(problems_of(expression, &listed), [] as [&str; 0], "{name}: {expression}");
+        let summary = rule["annotations"]["summary"].as_str().unwrap_or_default();
+        assert!((20..=100).contains(&summary.len()), "{name}: {summary:?}");
+        let time = rule.get("for").map_or("1m", |it| it.as_str().expect("a duration"));
+        let is_time = time.strip_suffix('m').is_some_and(|it| it.parse::<u16>().is_ok());
+        assert!(is_time, "{name}: {time}");
+    }
+}
+
+#[test]
+fn an_expression_with_another_metric_label_or_bracket_is_reported() {
+    let listed = listed();
+    let good = "sum by (controller) (rate(controller_runtime_reconcile_errors_total[10m])) > 0";
+    assert_eq!(problems_of(good, &listed), [] as [&str; 0]);
+    for (bad, expected) in [
+        (good.replace("errors_total", "mistakes_total"), "mistakes_total is not in docs/metrics.md"),
+        (good.replace("by (controller)", "by (colour)"), "no label colour"),
+        (good.replacen('(', "", 1), "unbalanced ()"),
+    ] {
+        let problems = problems_of(&bad, &listed);
+        assert!(problems[0].ends_with(expected), "{bad}: {problems:?}");
+    }
 }

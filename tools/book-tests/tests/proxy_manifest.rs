@@ -1,11 +1,12 @@
 //! The proxy as the service account of its manifest, on a server that enforces roles: it answers
-//! from memory for callers who may read, and does nothing that its role does not permit.
+//! from memory for callers who may read, and does nothing that its role does not permit. Its role
+//! for users of certificates, and the kubeconfig of a caller.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use dogwatch::api::ListParams;
-use dogwatch::config::{AuthSettings, Overrides};
+use dogwatch::config::{AuthSettings, Impersonation, Overrides};
 use dogwatch::k8s_openapi::api::core::v1::Pod;
 use dogwatch::testing::{ApiServer, AuthorizationMode};
 use dogwatch::{Api, Client, Config};
@@ -15,6 +16,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const MANIFEST: &str = include_str!("../../../docs/book/manifests/proxy.yaml");
+const IMPERSONATE: &str = include_str!("../../../docs/book/manifests/impersonate.yaml");
+const KUBECONFIG: &str = include_str!("../../../docs/book/manifests/caller-kubeconfig.yaml");
 
 /// A caller who may read pods, one who may not, and a pod.
 const CALLERS: &str = "
@@ -54,9 +57,12 @@ async fn exercise() -> anyhow::Result<()> {
         tokio::task::yield_now().await;
     }
 
-    let reader = caller(&proxy, token(&admin, "default", "reader").await?)?;
-    let pods = Api::<Pod>::all(reader).list(&ListParams::default()).await?.items;
-    assert_eq!(pods.len(), 1);
+    // The second caller has the kubeconfig of the book.
+    let reader = token(&admin, "default", "reader").await?;
+    for client in [caller(&proxy, reader.clone())?, with_kubeconfig(&proxy, &reader)?] {
+        let pods = Api::<Pod>::all(client).list(&ListParams::default()).await?.items;
+        assert_eq!(pods.len(), 1);
+    }
     let metrics = get(status, "/metrics").await?;
     let counts =
         metrics.lines().find(|it| it.starts_with("dogwatch_proxy_objects{") && it.contains("\"pods\""));
@@ -74,6 +80,37 @@ async fn exercise() -> anyhow::Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_role_for_users_of_certificates_permits_those_that_it_names() -> anyhow::Result<()> {
+    tokio::time::timeout(TIMEOUT, impersonate()).await?
+}
+
+async fn impersonate() -> anyhow::Result<()> {
+    let builder = ApiServer::builder().tls(true).token("admin").authorization(AuthorizationMode::Rbac);
+    let devs = CALLERS.replace("{kind: ServiceAccount, name: reader, namespace: default}]", "DEVS]");
+    let devs = devs.replace("DEVS", "{kind: Group, name: devs, apiGroup: rbac.authorization.k8s.io}");
+    // Both manifests are applied: one does not replace a role of the other.
+    let server = builder.yaml(MANIFEST).yaml(IMPERSONATE).yaml(&devs).start().await?;
+    let admin = Client::new(parsed(&server.kubeconfig())?)?;
+    let mut config = parsed(&server.kubeconfig())?;
+    config.auth = AuthSettings::default();
+    config.auth.token = Some(token(&admin, "dogwatch-proxy", "dogwatch-proxy").await?.into());
+    let proxy = Client::new(config)?;
+    assert_eq!(Api::<Pod>::all(proxy.clone()).list(&ListParams::default()).await?.items.len(), 1);
+    for (user, group, is_permitted) in
+        [("jane", "devs", true), ("joe", "devs", false), ("jane", "system:masters", false)]
+    {
+        let (user, groups) = (Some(user.to_owned()), vec![group.to_owned()]);
+        let caller = proxy.acting_as(Impersonation { user, groups, ..Impersonation::default() });
+        let pods = Api::<Pod>::all(caller).list(&ListParams::default()).await;
+        assert_eq!(pods.is_ok(), is_permitted, "{group}: {pods:?}");
+        if let Err(error) = pods {
+            assert!(error.is_forbidden() && error.to_string().contains("impersonate"), "{error}");
+        }
+    }
+    Ok(())
+}
+
 fn parsed(kubeconfig: &str) -> anyhow::Result<Config> {
     Ok(Config::from_kubeconfig_str(kubeconfig, &Overrides::default())?)
 }
@@ -83,6 +120,25 @@ fn caller(proxy: &Proxy, token: String) -> anyhow::Result<Client> {
     let mut config = parsed(&proxy.kubeconfig(&proxy.url()))?;
     config.auth.token = Some(token.into());
     Ok(Client::new(config)?)
+}
+
+/// Returns a client with the kubeconfig of the book, with the files and the address of this test.
+fn with_kubeconfig(proxy: &Proxy, token: &str) -> anyhow::Result<Client> {
+    let file = format!("{}/token-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    std::fs::write(&file, token)?;
+    let generated: Value = serde_saphyr::from_str(&proxy.kubeconfig(&proxy.url()))?;
+    let authority = &generated["clusters"][0]["cluster"]["certificate-authority-data"];
+    let authority = format!("certificate-authority-data: {}", authority.as_str().expect("an authority"));
+    let mut text = KUBECONFIG.to_owned();
+    for (part, replacement) in [
+        ("https://dogwatch-proxy.dogwatch-proxy.svc", proxy.url().as_str()),
+        ("certificate-authority: /etc/dogwatch-proxy/ca.crt", &authority),
+        ("/var/run/secrets/kubernetes.io/serviceaccount/token", &file),
+    ] {
+        assert!(text.contains(part), "no {part} in {text}");
+        text = text.replace(part, replacement);
+    }
+    Ok(Client::new(parsed(&text)?)?)
 }
 
 /// Requests a token of a service account.

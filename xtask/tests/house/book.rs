@@ -70,9 +70,12 @@ pub(crate) fn broken_links(
     broken
 }
 
+/// The languages of blocks that have to show a file, which is compiled, or loaded by a test.
+const OF_FILES: [&str; 2] = ["go", "yaml"];
+
 /// Returns the code blocks of a chapter that no test checks: blocks of Rust that are ignored
-/// without a file, and blocks that differ from their file. `read` returns the text of a file of the
-/// repository.
+/// without a file, manifests and Go without a file, and blocks that differ from their file. `read`
+/// returns the text of a file of the repository.
 pub(crate) fn unchecked_code(chapter: Chapter<'_>, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut violations = Vec::new();
     let shown = chapter.path.display();
@@ -87,6 +90,9 @@ pub(crate) fn unchecked_code(chapter: Chapter<'_>, read: impl Fn(&str) -> Option
             },
             None if block.info.starts_with("rust") && block.info.contains("ignore") => {
                 violations.push(format!("{shown}: a block of Rust is ignored and shows no file"));
+            }
+            None if OF_FILES.contains(&block.info) => {
+                violations.push(format!("{shown}: a block of {} shows no file", block.info));
             }
             None if block.info.is_empty() => {
                 violations.push(format!("{shown}: a code block without a language would be tested as Rust"));
@@ -207,6 +213,14 @@ mod tests {
         assert_eq!(found("```rust\nfn a() {}\n```\n```sh\nls\n```\n"), 0);
         assert_eq!(found("```rust,ignore\nfn a() {}\n```\n"), 1);
         assert_eq!(found("```\nsome text\n```\n"), 1);
+    }
+
+    #[test]
+    fn a_block_of_go_and_a_manifest_show_a_file() {
+        let found = |text: &str| unchecked_code(chapter("a.md", text), |_| Some("a: b\n".to_owned())).len();
+        assert_eq!(found("<!-- file: a.yaml -->\n```yaml\na: b\n```\n"), 0);
+        assert_eq!(found("```yaml\na: b\n```\n"), 1);
+        assert_eq!(found("```go\nfunc a() {}\n```\n"), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The rules of this repository, checked on the sources themselves: layers, dependencies, headers,
+//! The rules of this repository, checked on the sources themselves: layers, dependencies, headers,
 //! names, examples, clocks, reproducible seeds, ledgers, rule ids, prose, columns, metrics,
-//! metadata for publication, public items, features, the book.
+//! metadata for publication, public items, features, the README, the book.
 //!
 //! They run with `cargo test --workspace`. Each rule is in its own file, with small fixtures of
 //! what it accepts and rejects.
@@ -9,6 +10,7 @@ mod tokens;
 mod layers;
 mod crates;
 mod files;
+mod readme;
 mod clocks;
 mod seeds;
 mod ledgers;
@@ -104,6 +106,36 @@ fn the_readme_of_the_examples_names_every_example() {
     let readme = std::fs::read_to_string(root().join("crates/dogwatch/examples/README.md"));
     let readme = readme.expect("there is a README");
     assert_none(&files::unlisted(examples.map(|it| text(it, "name")), &readme));
+}
+
+#[test]
+fn the_readme_is_short_and_its_programs_too() {
+    let text = std::fs::read_to_string(root().join("README.md")).expect("there is a README");
+    assert_none(&readme::violations(&text));
+    let guide = std::fs::read_to_string(root().join("docs/book/src/memory.md")).expect("there is a guide");
+    assert_none(&readme::unknown_numbers(&text, &guide));
+}
+
+#[test]
+fn the_documented_installation_installs_the_command() {
+    let (root, metadata) = (root(), metadata());
+    let mut commands = Vec::new();
+    for package in list(&metadata, "packages") {
+        let is_command = |it: &Value| text(it, "name") == "dogwatch" && it["kind"][0] == "bin";
+        if list(package, "targets").iter().any(is_command) {
+            let manifest = Path::new(text(package, "manifest_path"));
+            let folder = manifest.strip_prefix(&root).expect("it is in the workspace").parent();
+            commands.extend(folder.and_then(Path::to_str));
+        }
+    }
+    assert_eq!(commands.len(), 1, "{commands:?}");
+    let mut documented = 0;
+    for document in ["README.md", "CONTRIBUTING.md", "crates/cli/README.md"] {
+        let text = std::fs::read_to_string(root.join(document)).expect("the document is there");
+        documented += text.matches("cargo install --locked --path ").count();
+        assert_none(&readme::wrong_installations(&text, &commands));
+    }
+    assert!(documented > 1, "no document says how to install the command");
 }
 
 #[test]
@@ -219,6 +251,7 @@ fn every_published_crate_has_what_a_registry_and_its_readers_need() {
         let read = |it: &str| std::fs::read_to_string(folder.join(it)).ok();
         let at_root = |it: &str| std::fs::read_to_string(root.join(it)).ok();
         violations.extend(publishing::violations(package, read, at_root));
+        violations.extend(publishing::missing_example(package, read));
     }
     let document = std::fs::read_to_string(root.join("CONTRIBUTING.md")).expect("the document is there");
     violations.extend(publishing::order_violations(&published, &document));
@@ -288,6 +321,16 @@ fn the_book_is_complete_and_its_code_and_links_are_checked() {
     violations.extend(missing.into_iter().map(|it| format!("{settings}: {it}")));
     for (list, listed) in [(contents, &chapters), (includes, &tested)] {
         violations.extend(book::unlisted(listed, &read(&root.join(list)), list));
+    }
+    let tests = rust_files([root.join("tools/book-tests/tests"), root.join("crates/cli/tests")]);
+    let tests: String = tests.iter().map(|it| read(it)).collect();
+    for manifest in
+        std::fs::read_dir(root.join("docs/book/manifests")).expect("the folder is there").flatten()
+    {
+        let name = manifest.file_name().to_string_lossy().into_owned();
+        if !tests.contains(&format!("docs/book/manifests/{name}\")")) {
+            violations.push(format!("docs/book/manifests/{name}: no test loads it"));
+        }
     }
     for chapter in &chapters {
         violations.extend(book::broken_links(*chapter, &chapters, |it| root.join(it).exists()));

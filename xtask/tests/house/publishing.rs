@@ -57,6 +57,32 @@ pub(crate) fn violations(
     problems.into_iter().map(|it| format!("{} {it}", text(package, "name"))).collect()
 }
 
+/// Returns a violation if the front page of a library has no example in Rust that is tested. The page
+/// is the documentation of its `lib.rs`, with the file that it includes. `read` is as above.
+pub(crate) fn missing_example(package: &Value, read: impl Fn(&str) -> Option<String>) -> Option<String> {
+    if !is_library(package) {
+        return None;
+    }
+    let source = read("src/lib.rs").unwrap_or_default();
+    let page: String =
+        source.lines().filter_map(|it| it.strip_prefix("//!")).map(|it| format!("{}\n", it.trim())).collect();
+    // Doctests of a crate for macros would need the crate that uses it. That one tests the file.
+    let included = source.split("#![cfg_attr(not(doctest), doc = include_str!(\"").nth(1);
+    let included =
+        included.and_then(|it| it.split_once('"')).and_then(|(file, _)| read(&format!("src/{file}")));
+    let has_example = [Some(page), included].iter().flatten().any(|it| has_tested_block(it));
+    (!has_example).then(|| format!("{} has a front page without an example in Rust", text(package, "name")))
+}
+
+/// Returns true if one of the code blocks is a doctest.
+fn has_tested_block(markdown: &str) -> bool {
+    let openings = markdown.lines().filter_map(|it| it.strip_prefix("```")).step_by(2);
+    openings.into_iter().any(|info| {
+        let mut words = info.split(',').map(str::trim);
+        words.all(|it| ["", "rust", "no_run", "should_panic", "compile_fail"].contains(&it))
+    })
+}
+
 /// Returns the violations of the order of publication, which is a line of CONTRIBUTING.md with the
 /// names of all published crates: each after those that it depends on, also for its tests.
 pub(crate) fn order_violations(packages: &[&Value], document: &str) -> Vec<String> {
@@ -170,6 +196,37 @@ mod tests {
             "dogwatch-x has a README without an example",
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_front_page_needs_a_block_of_rust_that_is_tested() {
+        let found = |lib: &str, included: &str| {
+            let read = |it: &str| match it {
+                "src/lib.rs" => Some(lib.to_owned()),
+                "src/example.md" => Some(included.to_owned()),
+                _ => None,
+            };
+            missing_example(&complete(), read).is_some()
+        };
+        for good in [
+            "//! ```\n//! a();\n//! ```\n",
+            "//! ```text\n//! a\n//! ```\n//! ```no_run\n//! a();\n//! ```\n",
+        ] {
+            assert!(!found(good, ""), "{good}");
+        }
+        for bad in [
+            "//! A crate.\n",
+            "//! ```text\n//! a\n//! ```\n",
+            "//! ```rust,ignore\n//! a\n//! ```\n",
+            "/// ```\n",
+        ] {
+            assert!(found(bad, ""), "{bad}");
+        }
+        let including = "//! A crate.\n#![cfg_attr(not(doctest), doc = include_str!(\"example.md\"))]\n";
+        assert!(!found(including, "```rust\na();\n```\n") && found(including, "none"));
+        let mut program = complete();
+        program["targets"] = json!([{ "kind": ["bin"] }]);
+        assert_eq!(missing_example(&program, |_| None), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::advice::FaultApiError;
 use crate::connection::Connection;
+use crate::failure::Reason;
 
 const PATH: &str = "/_dogwatch/faults";
 
@@ -65,8 +66,14 @@ impl FaultApi {
     async fn explain(&self, error: Error, has_status: bool) -> anyhow::Error {
         let server = self.client.server().to_string();
         match self.other_version().await {
-            Some(version) => FaultApiError::OtherServer { server, version }.into(),
-            None if error.is_not_found() && !has_status => FaultApiError::NotEnabled { server }.into(),
+            Some(version) => {
+                let source = Reason::from(format!("it is not `dogwatch serve`, but Kubernetes {version}"));
+                FaultApiError::OtherServer { server, source }.into()
+            }
+            None if error.is_not_found() && !has_status => {
+                let source = Reason::from("it was started without --admin");
+                FaultApiError::NotEnabled { server, source }.into()
+            }
             None => error.into(),
         }
     }

@@ -18,7 +18,7 @@ pub(crate) fn entry(source: Option<&str>) -> Result<String, NewError> {
     let Some(value) = source else {
         return Err(NewError::NoSource);
     };
-    let reject = |reason| NewError::Source { value: value.to_owned(), reason };
+    let reject = |reason: &'static str| NewError::Source { value: value.to_owned(), source: reason.into() };
     if let Some((scheme, rest)) = value.split_once("://") {
         if !["https", "http", "ssh", "git", "file"].contains(&scheme) || rest.is_empty() {
             return Err(reject("cargo reads https, http, ssh, git and file"));

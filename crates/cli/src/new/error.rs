@@ -2,18 +2,20 @@
 
 use std::path::PathBuf;
 
+use crate::failure::Reason;
+
 /// An error in the arguments of the command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NewError {
     /// The name of the operator.
-    #[error("{name:?} is not a name for an operator: {reason}")]
-    Name { name: String, reason: &'static str },
+    #[error("{name:?} is not a name for an operator")]
+    Name { name: String, source: Reason },
     /// The kind, given or derived from the name.
-    #[error("{kind:?} is not a name for a kind: {reason}")]
-    Kind { kind: String, reason: &'static str },
+    #[error("{kind:?} is not a name for a kind")]
+    Kind { kind: String, source: Reason },
     /// The API group.
-    #[error("{group:?} is not an API group: {reason}")]
-    Group { group: String, reason: &'static str },
+    #[error("{group:?} is not an API group")]
+    Group { group: String, source: Reason },
     /// The folder for the project is in use.
     #[error("{} exists and is not an empty folder", .path.display())]
     Occupied { path: PathBuf },
@@ -21,11 +23,11 @@ pub(crate) enum NewError {
     #[error("dogwatch is on no registry yet, so the operator needs a checkout or a git URL of it")]
     NoSource,
     /// The plural of the kind.
-    #[error("{plural:?} is not a plural name: {reason}")]
-    Plural { plural: String, reason: &'static str },
+    #[error("{plural:?} is not a plural name")]
+    Plural { plural: String, source: Reason },
     /// The source of dogwatch is neither a checkout nor a URL.
-    #[error("there is no dogwatch in {value:?}: {reason}")]
-    Source { value: String, reason: &'static str },
+    #[error("there is no dogwatch in {value:?}")]
+    Source { value: String, source: Reason },
 }
 
 impl NewError {

@@ -59,16 +59,16 @@ impl Names {
     /// Returns the first name that a crate, Kubernetes or the generated code would not accept.
     pub(crate) fn new(name: &str, kind: Option<&str>, group: &str) -> Result<Self, NewError> {
         if let Some(reason) = wrong_with_name(name) {
-            return Err(NewError::Name { name: name.to_owned(), reason });
+            return Err(NewError::Name { name: name.to_owned(), source: reason.into() });
         }
         let kind = kind.map_or_else(|| kind_of(name), str::to_owned);
         if let Some(reason) = wrong_with_kind(&kind) {
-            return Err(NewError::Kind { kind, reason });
+            return Err(NewError::Kind { kind, source: reason.into() });
         }
         let plural = plural_of(&kind.to_ascii_lowercase());
         let names = Self { name: name.to_owned(), kind, group: group.to_owned(), plural };
         match names.wrong_with_group() {
-            Some(reason) => Err(NewError::Group { group: names.group, reason }),
+            Some(reason) => Err(NewError::Group { group: names.group, source: reason.into() }),
             None => Ok(names),
         }
     }
@@ -88,7 +88,8 @@ impl Names {
     /// # Errors
     /// Returns an error if Kubernetes would not accept the name.
     pub(crate) fn with_plural(self, plural: &str) -> Result<Self, NewError> {
-        let reject = |reason| NewError::Plural { plural: plural.to_owned(), reason };
+        let reject =
+            |reason: &'static str| NewError::Plural { plural: plural.to_owned(), source: reason.into() };
         let letters = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();
         if !plural.starts_with(|it: char| it.is_ascii_lowercase()) || !plural.bytes().all(letters) {
             return Err(reject("it has to be letters and digits in lower case, beginning with a letter"));
@@ -101,7 +102,7 @@ impl Names {
         }
         let names = Self { plural: plural.to_owned(), ..self };
         match names.wrong_with_group() {
-            Some(reason) => Err(NewError::Group { group: names.group, reason }),
+            Some(reason) => Err(NewError::Group { group: names.group, source: reason.into() }),
             None => Ok(names),
         }
     }

@@ -48,14 +48,13 @@ pub(super) struct Screen {
 /// # Errors
 /// Returns an error if it is not a terminal, or cannot be drawn on.
 pub(super) fn check() -> Result<(), NoScreen> {
-    match () {
-        () if !io::stdout().is_terminal() => Err(NoScreen("stdout is not a terminal")),
-        () if !io::stdin().is_terminal() => {
-            Err(NoScreen("stdin, which the keys come from, is not a terminal"))
-        }
-        () if crate::terminal::is_dumb() => Err(NoScreen("the terminal cannot be drawn on (TERM=dumb)")),
-        () => Ok(()),
-    }
+    let reason = match () {
+        () if !io::stdout().is_terminal() => "stdout is not a terminal",
+        () if !io::stdin().is_terminal() => "stdin, which the keys come from, is not a terminal",
+        () if crate::terminal::is_dumb() => "the terminal cannot be drawn on (TERM=dumb)",
+        () => return Ok(()),
+    };
+    Err(NoScreen(reason.into()))
 }
 
 impl Screen {

@@ -269,7 +269,7 @@ async fn print_changes<T: Object>(
             () = status_printer.next(informer) => {}
             change = changes.next() => match change {
                 Some(change) => send(view, &mut format, lines, &change).await,
-                None => anyhow::bail!("the informer has ended: {}", informer.health()),
+                None => return Err(anyhow::anyhow!("{}", informer.health()).context("the informer has ended")),
             },
         }
     }

@@ -110,7 +110,9 @@ impl Pane {
                 self.table.change(&change, Instant::now());
             }
             Some(_) => {}
-            None => anyhow::bail!("the informer has ended: {}", self.informer.health()),
+            None => {
+                return Err(anyhow::anyhow!("{}", self.informer.health()).context("the informer has ended"));
+            }
         }
         Ok(())
     }

@@ -110,7 +110,7 @@ async fn another_server_is_reported_by_its_version() {
         assert_eq!(output.status.code(), Some(1));
         let printed = text(&output.stderr);
         assert_failure(printed);
-        assert!(printed.contains("not `dogwatch serve`, but Kubernetes v1.36.4"), "{printed}");
+        assert!(printed.contains("cause: it is not `dogwatch serve`, but Kubernetes v1.36.4\n"), "{printed}");
     }
 }
 

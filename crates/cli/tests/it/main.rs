@@ -37,15 +37,22 @@ fn run(home: &Path, arguments: &[&str]) -> Output {
     dogwatch(home, arguments).output().expect("the command is built with this test")
 }
 
-/// Checks that a failure is one line with the error, and at most one more with a hint.
+/// Checks that a failure is a line with the error, and at most one with its cause and one with a hint,
+/// and that each fits a terminal.
+#[track_caller]
 fn assert_failure(printed: &str) {
     let lines: Vec<&str> = printed.lines().collect();
-    let is_it = match lines[..] {
-        [error] => error.starts_with("error: "),
-        [error, hint] => error.starts_with("error: ") && hint.starts_with("hint: "),
+    let labels: Vec<_> = lines.iter().map(|it| it.split_once(": ").map(|(label, _)| label)).collect();
+    let is_it = match labels[..] {
+        [Some("error")] | [Some("error"), Some("hint" | "cause")] => true,
+        [Some("error"), Some("cause"), Some("hint")] => true,
         _ => false,
     };
     assert!(is_it && printed.ends_with('\n'), "{printed:?}");
+    let is_complete = |it: &&str| it.split_once(": ").is_some_and(|(_, text)| !text.trim().is_empty());
+    assert!(lines.iter().all(is_complete), "{printed:?}");
+    let widest = lines.iter().map(|it| it.chars().count()).max();
+    assert!(widest <= Some(100), "{widest:?} columns: {printed}");
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -31,13 +31,20 @@ pub(crate) struct OnTerminal {
 }
 
 impl OnTerminal {
+    /// Starts a command on a terminal without a size, which counts as one of 80 by 24.
     pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_sized(arguments, variables, (0, 0))
+    }
+
+    /// Starts a command on a terminal of this width and height.
+    pub(crate) fn start_sized(arguments: &[&str], variables: &[(&str, &str)], size: (u16, u16)) -> Self {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
         grantpt(&controller).expect("the pseudo-terminal is ours");
         unlockpt(&controller).expect("the pseudo-terminal is ours");
         let path =
             ptsname(&controller, Vec::new()).expect("the terminal has a name").into_string().expect("text");
         let terminal = File::options().read(true).write(true).open(path).expect("the terminal opens");
+        set_size(&terminal, size);
         let end = || Stdio::from(terminal.try_clone().expect("the descriptor can be cloned"));
         let home = tempfile::tempdir().expect("a temporary directory");
         let mut command = dogwatch(home.path(), arguments);
@@ -73,8 +80,7 @@ impl OnTerminal {
 
     /// Sets the size of the terminal. The command is notified if it has one already.
     pub(crate) fn resize(&self, width: u16, height: u16) {
-        let size = Winsize { ws_col: width, ws_row: height, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&self.terminal, size).expect("a terminal");
+        set_size(&self.terminal, (width, height));
     }
 
     /// Waits until the picture on the screen satisfies a condition; returns it.
@@ -124,6 +130,11 @@ impl OnTerminal {
         });
         waited.await.expect("it exits within a minute")
     }
+}
+
+fn set_size(terminal: &File, (width, height): (u16, u16)) {
+    let size = Winsize { ws_col: width, ws_row: height, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(terminal, size).expect("a terminal");
 }
 
 impl Drop for OnTerminal {

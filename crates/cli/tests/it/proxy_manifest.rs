@@ -1,13 +1,15 @@
-//! The manifest of the book for the proxy: the command accepts its arguments.
+//! The manifest of the book for the proxy, and its rules: the command accepts its arguments and files.
 
 use std::path::Path;
 
 use dogwatch_apiserver::{ApiServer, Certificates};
 use secrecy::ExposeSecret;
 
+use crate::assert_failure;
 use crate::running_command::RunningCommand;
 
 const MANIFEST: &str = include_str!("../../../../docs/book/manifests/proxy.yaml");
+const RULES: &str = include_str!("../../../../docs/book/manifests/rules.yaml");
 
 /// Returns the arguments in the manifest, with the files and ports of this test.
 fn arguments(files: &Path) -> Vec<String> {
@@ -36,4 +38,25 @@ async fn the_command_starts_with_the_arguments_of_the_manifest() {
     let mut command = RunningCommand::start(&server, &arguments);
     let line = command.line().await;
     assert!(line.starts_with("ready https://127.0.0.1:"), "{line}");
+}
+
+#[tokio::test]
+async fn the_command_starts_with_the_rules_of_the_book_if_it_caches_their_resources() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("rules.yaml");
+    std::fs::write(&file, RULES).unwrap();
+    let file = file.to_str().unwrap();
+    let server = ApiServer::start().await.unwrap();
+    let cached = "services,secrets,endpointslices.discovery.k8s.io,ingresses,configmaps";
+    let mut command = RunningCommand::start(&server, &["proxy", "--cache", cached, "--rules", file]);
+    let line = command.line().await;
+    assert!(line.starts_with("ready https://127.0.0.1:"), "{line}");
+
+    let fewer = cached.replace(",secrets", "");
+    let command = RunningCommand::start(&server, &["proxy", "--cache", &fewer, "--rules", file]);
+    let (code, out, err) = command.end().await;
+    assert_eq!((code, out), (Some(1), Vec::new()));
+    let printed = err.join("\n") + "\n";
+    assert_failure(&printed);
+    assert!(printed.contains("secrets") && printed.contains(file), "{printed}");
 }

@@ -82,12 +82,12 @@ async fn an_empty_result_is_explained() {
     for (arguments, expected) in [
         (
             &["web:grpc"][..],
-            "kubernetes://default/web:grpc has no endpoint to call: it has no endpoints\nhint: ",
+            "error: kubernetes://default/web:grpc has no endpoint to call\ncause: it has no endpoints\nhint: ",
         ),
-        (&["nothing"], "there is no such service\nhint: `kubectl get services --namespace default`"),
+        (&["nothing"], "\ncause: there is no such service\nhint: `kubectl get services --namespace default`"),
         (
             &["web", "--namespace", "other"],
-            "kubernetes://other/web has no endpoint to call: there is no such service",
+            "error: kubernetes://other/web has no endpoint to call\ncause: there is no such service\n",
         ),
         (&["web:http"], "none of its endpoints has a port \"http\""),
     ] {
@@ -128,7 +128,8 @@ fn an_unreachable_server_is_reported_with_a_hint() {
     let printed = text(&output.stderr);
     assert_failure(printed);
     assert!(
-        printed.contains("could not be read yet: cannot reach")
+        printed.contains("\ncause: cannot reach the API server at http://127.0.0.1:")
+            && printed.contains("refused")
             && printed.contains("check that the server runs"),
         "{printed}"
     );

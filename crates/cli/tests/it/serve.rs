@@ -230,7 +230,7 @@ fn a_kubeconfig_that_cannot_be_written_is_named_in_the_error() {
     assert_failure(printed);
     assert!(printed.contains(file.to_str().unwrap()), "{printed}");
     // The error does not contain the name of the temporary file.
-    assert!(printed.ends_with("kubeconfig: No such file or directory (os error 2)\n"), "{printed}");
+    assert!(printed.ends_with("kubeconfig\ncause: No such file or directory (os error 2)\n"), "{printed}");
 }
 
 /// A symbolic link is kept, and a device or a socket is not replaced by a file.

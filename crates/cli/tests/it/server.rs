@@ -1,16 +1,65 @@
-//! A server with fixed responses by path: enough of an API server for discovery.
+//! A server with fixed responses by path: enough of an API server for discovery. An API server with logs
+//! of containers.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 
-use http_body_util::Full;
+use dogwatch_apiserver::{ApiServer, InProcess};
+use futures_util::future::BoxFuture;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, server::conn::http1};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
+use tower_service::Service;
 
 /// The path and query, and the body of the response. Everything else is 404.
 pub(crate) type Answers = Vec<(&'static str, serde_json::Value)>;
+
+/// The names of containers, and their logs.
+pub(crate) type Logs = &'static [(&'static str, &'static str)];
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Answered = Result<Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError>;
+
+/// Serves an API server with the logs of the containers of each pod, until the runtime of the test ends.
+/// Our server passes requests for logs on to a kubelet, and no test has one.
+pub(crate) async fn with_logs(server: &ApiServer, logs: Logs) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+    let address = listener.local_addr().expect("a bound listener has an address");
+    let api = server.service();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let api = api.clone();
+            tokio::spawn(async move {
+                let service = service_fn(move |request| respond(api.clone(), logs, request));
+                // A client may hang up at any time.
+                let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    });
+    address
+}
+
+/// Answers with a log, or passes the request on.
+fn respond(mut api: InProcess, logs: Logs, request: Request<Incoming>) -> BoxFuture<'static, Answered> {
+    Box::pin(async move {
+        let Some(text) = log(logs, &request) else { return api.call(request).await };
+        let body = Full::new(Bytes::from(text));
+        let body = body.map_err(|never: Infallible| -> BoxError { match never {} });
+        Ok(Response::new(body.boxed_unsync()))
+    })
+}
+
+/// Returns the log that is requested.
+fn log(logs: Logs, request: &Request<Incoming>) -> Option<&'static str> {
+    let query = request.uri().query().unwrap_or_default();
+    let is_it = |name: &str| query.split('&').any(|it| it.strip_prefix("container=") == Some(name));
+    let found = logs.iter().find(|(name, _)| request.uri().path().ends_with("/log") && is_it(name));
+    found.map(|(_, text)| *text)
+}
 
 /// Serves until the runtime of the test ends.
 pub(crate) async fn serve(answers: Answers) -> SocketAddr {

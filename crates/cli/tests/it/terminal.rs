@@ -153,3 +153,36 @@ async fn several_kinds_are_stacked_and_tab_selects_the_one_that_scrolls() {
     watch.type_keys("q");
     assert_eq!(watch.ended().await, Some(0));
 }
+
+#[tokio::test]
+async fn a_narrow_terminal_shows_a_table_that_fits() {
+    let server = ApiServer::builder().yaml(MAP).start().await.expect("started");
+    let arguments = ["watch", "cm", "--server", server.url()];
+    let mut watch = OnTerminal::start_sized(&arguments, &[("TERM", "xterm")], (40, 12));
+    let fits = |it: &str| it.lines().count() <= 12 && it.lines().all(|it| it.chars().count() <= 40);
+    watch.until_picture("the object", |it| it.contains("first") && it.contains("synced") && fits(it)).await;
+    // The name of another one is longer than the terminal is wide.
+    let metadata = serde_json::json!({ "name": "x".repeat(60) });
+    let map = serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
+    let maps =
+        dogwatch::api::ResourceType::namespaced(dogwatch::api::Gvk::new("", "v1", "ConfigMap"), "configmaps");
+    apply(&client(&server), &maps, "default", &map).await;
+    watch.until_picture("both", |it| it.contains("first") && it.contains("xxxx") && fits(it)).await;
+    watch.type_keys("q");
+    assert_eq!(watch.ended().await, Some(0));
+}
+
+#[tokio::test]
+async fn the_demo_breaks_its_lines_for_a_narrow_terminal() {
+    let mut demo = OnTerminal::start_sized(&["demo"], &[("TERM", "dumb")], (40, 12));
+    demo.until("> Deployment web is created").await;
+    demo.interrupt();
+    assert_eq!(demo.ended().await, Some(0), "{:?}", demo.shown());
+    demo.until("SUMMARY after ").await;
+    let shown = demo.shown();
+    let lines: Vec<_> = shown.lines().map(str::trim_end).collect();
+    assert!(lines.len() > 20, "{shown}");
+    // A word is never broken, such as an address.
+    let wide: Vec<_> = lines.iter().filter(|it| it.chars().count() > 40 && it.trim().contains(' ')).collect();
+    assert!(wide.is_empty(), "{wide:#?}");
+}

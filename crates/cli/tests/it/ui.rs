@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::on_terminal::OnTerminal;
 use crate::running_command::{apply, client};
-use crate::{assert_failure, run, text};
+use crate::{assert_failure, run, server, text};
 
 const XTERM: [(&str, &str); 1] = [("TERM", "xterm")];
 
@@ -118,6 +118,68 @@ async fn kinds_are_chosen_at_the_left_and_a_narrow_window_shows_one_part() {
     ui.signal("TERM");
     assert_eq!(ui.ended().await, Some(0));
     assert!(ui.echoes() && ui.shown().contains("\u{1b}[?1049l"), "a signal restores the terminal too");
+}
+
+#[tokio::test]
+async fn the_logs_of_the_containers_of_a_pod_are_shown_in_turn() {
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: default},
+                spec: {containers: [{name: app, image: a}, {name: sidecar, image: a}]}}";
+    let server = ApiServer::builder().yaml(pod).start().await.expect("started");
+    let logs = &[("app", "the first line\nanother \u{1b}[2Jone\n"), ("sidecar", "of the sidecar\n")];
+    let url = format!("http://{}", server::with_logs(&server, logs).await);
+    let mut ui = OnTerminal::start_with(&["ui", "pods", "--server", &url], &XTERM);
+    ui.resize(100, 30);
+    ui.until_picture("the pod", |it| it.contains("pods in default: 1 object, synced")).await;
+    ui.type_keys("l");
+    let first = |it: &str| {
+        it.contains(", container app: 2 lines; the log has ended") && it.contains("the first line")
+    };
+    let picture = ui.until_picture("the first log", first).await;
+    assert!(picture.contains("another \u{fffd}[2Jone") && picture.contains("c next container"), "{picture}");
+    ui.type_keys("c");
+    let second = |it: &str| it.contains(", container sidecar: 1 line;") && it.contains("of the sidecar");
+    let picture = ui.until_picture("the second log", second).await;
+    assert!(!picture.contains("the first line"), "{picture}");
+    ui.type_keys("c");
+    ui.until_picture("the first log again", first).await;
+    ui.type_keys("qq");
+    assert_eq!(ui.ended().await, Some(0));
+}
+
+#[tokio::test]
+async fn all_columns_are_shown_on_request_and_hidden_again() {
+    let server = ApiServer::builder().start().await.expect("started");
+    let mut ui = start(&server, &["services"], &XTERM);
+    let headings = |it: &str| it.lines().any(|it| it.contains("CLUSTER-IP"));
+    ui.until_picture("the usual ones", |it| headings(it) && !it.contains("SELECTOR")).await;
+    ui.type_keys("w");
+    ui.until_picture("all columns", |it| headings(it) && it.contains("SELECTOR")).await;
+    ui.type_keys("w");
+    ui.until_picture("the usual ones", |it| headings(it) && !it.contains("SELECTOR")).await;
+    ui.type_keys("q");
+    assert_eq!(ui.ended().await, Some(0));
+}
+
+#[tokio::test]
+async fn a_kind_that_is_closed_is_not_watched_any_more() {
+    let server = with_maps(&["first"]).await;
+    let mut ui = start(&server, &["cm,secrets"], &XTERM);
+    ui.until_picture("the config map", |it| it.contains("configmaps in default: 1 object, synced")).await;
+    ui.type_keys("x");
+    let closed = |it: &str| it.contains("secrets in default: 0 objects, synced") && !it.contains("first");
+    ui.until_picture("the other kind", closed).await;
+    let watches =
+        |resource: &str| server.requests().resource(resource).filter(|it| it.verb == "watch").count();
+    let before = (watches("configmaps"), watches("secrets"));
+    server.faults().drop_watches();
+    ui.until_picture("the other kind, watched again", |it| closed(it) && watches("secrets") > before.1).await;
+    assert_eq!(watches("configmaps"), before.0);
+    // The focus is on the kinds now, where the same key closes the selected one.
+    ui.type_keys("/configm\r\r");
+    ui.until_picture("the config map again", |it| it.contains("configmaps in default: 1 object, synced"))
+        .await;
+    ui.signal("TERM");
+    assert_eq!(ui.ended().await, Some(0));
 }
 
 #[tokio::test]

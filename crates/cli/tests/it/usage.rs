@@ -1,4 +1,4 @@
-//! The contract of every command: help, exit codes, one line for a failure.
+//! The contract of every command: help, exit codes, up to three lines for a failure.
 
 #[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
@@ -68,6 +68,7 @@ fn without_a_cluster_it_prints_how_to_get_one() {
     let output = run(home.path(), &["watch", "pods"]);
     assert_eq!(output.status.code(), Some(1));
     let printed = text(&output.stderr);
+    assert_failure(printed);
     assert!(
         ["--server URL", "`dogwatch serve`", "`dogwatch demo`"].iter().all(|it| printed.contains(it)),
         "{printed}"
@@ -192,7 +193,10 @@ fn an_unreachable_server_is_reported_with_a_hint() {
     assert_eq!(output.status.code(), Some(1));
     let printed = text(&output.stderr);
     assert_failure(printed);
-    assert!(printed.contains(&server) && printed.contains("check that the server runs"), "{printed}");
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.len(), 3, "{printed}");
+    assert!(lines[0].contains(&server) && lines[1].contains("refused"), "{printed}");
+    assert!(lines[2].starts_with("hint: check that the server runs"), "{printed}");
 }
 
 #[test]
@@ -205,6 +209,7 @@ fn an_unknown_context_is_reported_with_the_existing_ones() {
     let output = run(home.path(), &["demo", "--kubeconfig", file.to_str().unwrap(), "--context", "there"]);
     assert_eq!(output.status.code(), Some(1));
     let printed = text(&output.stderr);
+    assert_failure(printed);
     assert!(printed.contains("\"there\"") && printed.contains("\"here\""), "{printed}");
 }
 

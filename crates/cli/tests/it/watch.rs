@@ -384,7 +384,7 @@ async fn a_full_disk_is_reported_even_without_changes() {
     assert_eq!(output.status.code(), Some(1));
     let printed = text(&output.stderr);
     assert_failure(printed);
-    assert!(printed.contains("cannot write to stdout: No space left"), "{printed}");
+    assert!(printed.starts_with("error: cannot write to stdout\ncause: No space left"), "{printed}");
 }
 
 #[tokio::test]

@@ -114,11 +114,12 @@ fn log_title(state: &State, page: &LogPage) -> String {
     };
     let end = page.end.as_ref().map(|it| format!("; {it}")).unwrap_or_default();
     let paused = if page.follows { "" } else { "; paused, G follows" };
-    format!(
-        "Log of {}{container}: {} lines{dropped}{end}{paused}",
-        state.kinds.name_of(&page.target),
-        page.buffer.len()
-    )
+    let name = state.kinds.name_of(&page.target);
+    let lines = match page.buffer.len() {
+        1 => "1 line".to_owned(),
+        count => format!("{count} lines"),
+    };
+    format!("Log of {name}{container}: {lines}{dropped}{end}{paused}")
 }
 
 /// Draws the filter that is being typed, a message, or the keys. Returns the text before the cursor.

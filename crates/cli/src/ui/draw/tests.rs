@@ -195,7 +195,7 @@ fn pages_show_their_text_and_what_they_cover() {
         state.apply(Event::Log(2, step), now().instant);
     }
     let shown = lines(&drawn(&mut state, 80, 6, false));
-    assert_eq!(shown[1..3], ["Log of Pod web/db-0: 1 lines; no logs here", "started"]);
+    assert_eq!(shown[1..3], ["Log of Pod web/db-0: 1 line; no logs here", "started"]);
 }
 
 /// Returns the least time that a change and a picture took, with this many rows.
