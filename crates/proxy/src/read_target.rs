@@ -87,6 +87,17 @@ impl ReadTarget {
         format!("{root}/{version}{namespace}/{resource}{name}")
     }
 
+    /// Returns the path of the object: the name before `/proxy` may have a scheme and a port, as
+    /// `SplitSchemeNamePort` in k8s.io/apimachinery v0.36.4 pkg/util/net/port_split.go splits it.
+    pub(crate) fn object_path(&self) -> String {
+        let parts: Vec<&str> = self.name.iter().flat_map(|it| it.split(':')).collect();
+        let name = match (self.subresource.as_str(), parts.as_slice()) {
+            ("proxy", [name, _] | [_, name, _]) => Some((*name).to_owned()),
+            _ => self.name.clone(),
+        };
+        Self { name, ..self.clone() }.path()
+    }
+
     /// Returns the object or collection of a path, with the verb `list`.
     pub(crate) fn of_path(path: &str) -> Option<Self> {
         let is_plain = |it: &str| {
@@ -216,6 +227,22 @@ mod tests {
         }
         let namespace = reviewed("/api/v1/namespaces/a");
         assert_eq!(namespace, Some(("a".to_owned(), Some("a".to_owned()))));
+    }
+
+    #[test]
+    fn the_object_behind_a_proxied_name_is_found() {
+        for (name, subresource, expected) in [
+            ("web", "proxy", "web"),
+            ("web:8080", "proxy", "web"),
+            ("http:web:80", "proxy", "web"),
+            ("https:web:", "proxy", "web"),
+            ("system:node", "", "system:node"),
+            ("a:b:c:d", "proxy", "a:b:c:d"),
+        ] {
+            let target = ReadTarget::of_path(&format!("/api/v1/namespaces/a/services/{name}")).unwrap();
+            let target = ReadTarget { subresource: subresource.to_owned(), ..target };
+            assert_eq!(target.object_path(), format!("/api/v1/namespaces/a/services/{expected}"));
+        }
     }
 
     #[test]
