@@ -3,6 +3,7 @@
 //! Only requests in the plain form that every client sends are recognized. Any other is passed on:
 //! what is authorized here must be exactly what is served, so nothing is interpreted twice.
 
+use dogwatch_core::FieldSelector;
 use http::{Method, Uri};
 
 /// The verbs of authorization.
@@ -153,14 +154,13 @@ fn watch_parameter(query: &str) -> Option<Verb> {
     found.next().is_none().then_some(verb)
 }
 
-/// Returns the name that a field selector requires, if it does so once and plainly.
+/// Returns the name that a field selector requires, if it can be one in a path: see
+/// [`ReadTarget::reviewed_name`].
 fn selected_name(query: &str) -> Option<String> {
-    let selector = parameter(query, "fieldSelector")?;
-    let mut names = selector.split(',').filter_map(|term| term.trim().strip_prefix("metadata.name="));
-    let name = names.next()?;
-    let name = name.strip_prefix('=').unwrap_or(name);
-    let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"-._:".contains(&it);
-    (names.next().is_none() && !name.is_empty() && name.bytes().all(is_plain)).then(|| name.to_owned())
+    let selector: FieldSelector = parameter(query, "fieldSelector")?.parse().ok()?;
+    let name = selector.required("metadata.name")?;
+    let is_segment = !matches!(name, "" | "." | "..") && !name.contains(['/', '%']);
+    is_segment.then(|| name.to_owned())
 }
 
 /// Returns the value of a parameter that occurs once.
@@ -216,13 +216,13 @@ mod tests {
         {
             assert_eq!(selected(selector), Some(("b".to_owned(), Some("a".to_owned()))), "{selector}");
         }
-        for selector in [
-            "",
-            "metadata.name!=b",
-            "metadata.name=",
-            "metadata.name=b,metadata.name=c",
-            "metadata.name=b%5C%2Cc",
-        ] {
+        // As kube-apiserver, by the first of two, and with escaped commas.
+        let first = selected("metadata.name=b,metadata.name=c");
+        assert_eq!(first.map(|it| it.0).as_deref(), Some("b"));
+        assert_eq!(selected("metadata.name=b%5C%2Cc").map(|it| it.0).as_deref(), Some("b,c"));
+        for selector in
+            ["", "metadata.name!=b", "metadata.name=", "metadata.name=..", "metadata.name=a%2Fb", "x%3Da%5C"]
+        {
             assert_eq!(selected(selector), None, "{selector}");
         }
         let namespace = reviewed("/api/v1/namespaces/a");

@@ -25,7 +25,7 @@ pub(crate) fn permits(bytes: u64) -> u32 {
 /// Returns a body in small frames. `share` is what the response may take.
 pub(crate) fn small_frames<B>(body: B, share: Option<OwnedSemaphorePermit>) -> ResponseBody
 where
-    B: Body<Data: Buf + Send, Error: Into<BoxError>> + Send + Unpin + 'static,
+    B: Body<Data: Buf + Send + Unpin, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
     let mut small = SmallFrames { body, rest: None, share };
     small.keep_share();
@@ -55,8 +55,7 @@ impl<B: Body<Data: Buf>> SmallFrames<B> {
 
 impl<B> Body for SmallFrames<B>
 where
-    B: Body<Data: Buf, Error: Into<BoxError>> + Unpin,
-    B::Data: Unpin,
+    B: Body<Data: Buf + Unpin, Error: Into<BoxError>> + Unpin,
 {
     type Data = Bytes;
     type Error = BoxError;

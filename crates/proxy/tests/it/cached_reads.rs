@@ -256,7 +256,7 @@ async fn during_an_outage_only_permitted_resources_are_answered_and_say_so() {
     let server = server().await;
     let folder = tempfile::tempdir().unwrap();
     let rules = folder.path().join("rules.yaml");
-    std::fs::write(&rules, "stale: [configmaps]\n").unwrap();
+    std::fs::write(&rules, "rules: []\nstale: [configmaps]\n").unwrap();
     let mut options = caching(&["configmaps", "pods"]);
     options.rules = Some(rules);
     // Rights are remembered for the whole outage.
