@@ -98,6 +98,11 @@ pub(crate) struct Options {
     /// The private key of --requestheader-client-cert-file.
     #[arg(long, value_name = "FILE", requires = "requestheader_client_cert_file")]
     requestheader_client_key_file: Option<PathBuf>,
+    /// Headers in which the API server accepts users from a front proxy, besides those that begin with
+    /// X-Remote-, separated by commas: they are removed from requests. A name that ends with `-` stands
+    /// for all headers that begin with it.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "requestheader_client_cert_file")]
+    requestheader_strip_headers: Vec<String>,
     /// Write a kubeconfig for clients of the proxy to this file, replacing it. It has the proxy's
     /// address and authority and no credentials.
     #[arg(long, value_name = "FILE")]
@@ -110,10 +115,14 @@ pub(crate) struct Options {
     /// changes.
     #[arg(long, value_name = "FILE", requires = "cache")]
     rules: Option<PathBuf>,
-    /// The time in seconds for which the API server's decisions about a caller are used again. A right
-    /// that is revoked lasts at most this long.
+    /// The time in seconds for which the API server's decisions about a caller are used again for new
+    /// requests. A right that is revoked lasts at most this long for them.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     review_ttl: u64,
+    /// The longest time in seconds between two reviews of an open watch, which ends when its caller has
+    /// lost the right; at least --review-ttl.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    watch_review_ttl: u64,
     /// Serve /livez, /readyz and /metrics on this address, over HTTP.
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     metrics_bind: Option<SocketAddr>,
@@ -147,9 +156,11 @@ impl Options {
         options.certificate = self.certificate();
         options.client_authority.clone_from(&self.client_ca_file);
         options.front_proxy = self.front_proxy();
+        options.front_proxy_strips.clone_from(&self.requestheader_strip_headers);
         options.resources.clone_from(&self.cache);
         options.rules.clone_from(&self.rules);
         options.review_ttl = Duration::from_secs(self.review_ttl);
+        options.watch_review_ttl = Duration::from_secs(self.watch_review_ttl);
         options.metrics_bind = self.metrics_bind;
         options.max_connections = self.max_connections as usize;
         options
@@ -213,6 +224,7 @@ mod tests {
         let options = parse(&flags).unwrap().proxy_options();
         assert_eq!(options.resources, ["pods", "services"]);
         assert_eq!((options.rules, options.review_ttl), (Some("rules.yaml".into()), Duration::from_secs(60)));
+        assert_eq!(options.watch_review_ttl, Duration::from_secs(300));
         assert_eq!(parse(&[]).unwrap().proxy_options().resources, [""; 0]);
     }
 
@@ -228,6 +240,8 @@ mod tests {
             &["--max-connections", "0"],
             &["--rules", "rules.yaml"],
             &["--review-ttl", "0"],
+            &["--watch-review-ttl", "0"],
+            &["--requestheader-strip-headers", "x-forwarded-user"],
         ] {
             assert!(parse(flags).is_err(), "{flags:?}");
         }

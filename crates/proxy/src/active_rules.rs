@@ -1,5 +1,5 @@
 //! The rules in use: read at the start, and again when their file changes. An invalid file changes
-//! nothing.
+//! nothing, and neither does one that is being written: without rules, everything is shown.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use arc_swap::ArcSwap;
 use dogwatch_apiserver::mirror::{MirrorObject, View};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
+use tokio::sync::watch;
 
 use crate::error::StartError;
-use crate::rules::{Rule, RuleSet, seen};
+use crate::rules::{Rule, RuleSet, is_same, seen};
 
-/// The interval at which the file is read again.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
+/// The interval at which the file is read again. A changed text is used when two reads find it.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The rules in use.
 pub(crate) struct ActiveRules {
@@ -22,8 +23,35 @@ pub(crate) struct ActiveRules {
     /// The resources that are cached, with their groups.
     cached: Vec<(String, String)>,
     current: ArcSwap<Generation>,
-    /// The text that was read last, valid or not, so that an error is reported once.
-    last: Mutex<String>,
+    texts: Mutex<Texts>,
+    /// Notified when the rules have changed.
+    changed: watch::Sender<()>,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+struct Texts {
+    /// The text that was parsed last, valid or not, so that an error is reported once.
+    parsed: Option<String>,
+    /// A newer text, which the next read has to find too.
+    newer: Option<String>,
+}
+
+impl Texts {
+    /// Takes what was read; returns true if it has to be parsed.
+    fn take(&mut self, text: &str) -> bool {
+        if self.parsed.as_deref() == Some(text) {
+            self.newer = None;
+            return false;
+        }
+        // The first text has no rules before it that could be lost.
+        if self.parsed.is_none() || self.newer.as_deref() == Some(text) {
+            *self = Self { parsed: Some(text.to_owned()), newer: None };
+            return true;
+        }
+        self.newer = Some(text.to_owned());
+        false
+    }
 }
 
 /// One state of the rules.
@@ -36,7 +64,8 @@ pub(crate) struct Generation {
 impl ActiveRules {
     /// Reads the file, if there is one. `cached` are the resources that are cached, with their groups.
     pub(crate) fn new(file: Option<PathBuf>, cached: Vec<(String, String)>) -> Result<Self, StartError> {
-        let rules = Self { file, cached, current: ArcSwap::default(), last: Mutex::default() };
+        let (current, texts) = (ArcSwap::default(), Mutex::default());
+        let rules = Self { file, cached, current, texts, changed: watch::Sender::default() };
         rules.reload()?;
         Ok(rules)
     }
@@ -51,21 +80,40 @@ impl ActiveRules {
         let Some(path) = &self.file else { return Ok(None) };
         let read = std::fs::read_to_string(path);
         let text = read.map_err(|source| StartError::File { path: path.clone(), source })?;
-        if *self.last.lock() == text {
+        if !self.texts.lock().take(&text) {
             return Ok(None);
         }
-        self.last.lock().clone_from(&text);
         let invalid = |reason: String| StartError::Rules(format!("{}: {reason}", path.display()));
-        let set = RuleSet::parse(&text).map_err(invalid)?;
-        let resources = self.cached.iter().map(|(group, name)| (group.as_str(), name.as_str()));
-        if let Some(resource) = set.stray_resource(resources) {
-            let reason = format!(
-                "{resource:?} is not a cached resource; it is named by its plural, such as \"services\""
-            );
-            return Err(invalid(reason));
-        }
+        let set = RuleSet::parse(&text, &self.cached).map_err(invalid)?;
         let number = self.current.load().number + 1;
-        Ok(Some(self.current.swap(Arc::new(Generation { number, set }))))
+        let previous = self.current.swap(Arc::new(Generation { number, set }));
+        self.changed.send_replace(());
+        Ok(Some(previous))
+    }
+
+    /// Returns true if there may be rules for a resource: it is cached, or has the same objects.
+    pub(crate) fn may_be_for(&self, group: &str, resource: &str) -> bool {
+        self.cached.iter().any(|it| is_same(it, group, resource))
+    }
+
+    /// Returns true if a resource has, or had, rules, and they are no longer those of `since`.
+    pub(crate) fn have_changed(&self, since: &Generation, group: &str, resource: &str) -> bool {
+        let current = self.current();
+        !current.is_current(since) && [since, &*current].iter().any(|it| !it.of(group, resource).is_empty())
+    }
+
+    /// Resolves when the rules for a resource are no longer those of `since`.
+    pub(crate) async fn until_changed(
+        self: Arc<Self>,
+        since: Arc<Generation>,
+        group: String,
+        resource: String,
+    ) {
+        let mut changed = self.changed.subscribe();
+        while !self.have_changed(&since, &group, &resource) {
+            // The sender lives as long as this.
+            let _ = changed.changed().await;
+        }
     }
 
     /// Reads the file again from time to time, and calls `changed` with the previous rules when they
@@ -144,12 +192,14 @@ mod tests {
         assert!(rules.reload().unwrap().is_none(), "nothing has changed");
 
         write("rules:\n- match: {resource: services}\n  hdie: true\n");
+        assert!(rules.reload().unwrap().is_none(), "it may be being written");
         let error = rules.reload().unwrap_err().to_string();
         assert!(error.contains("rules.yaml: line 3") && error.contains("hdie"), "{error}");
         assert!(rules.reload().unwrap().is_none(), "it was reported");
         assert_eq!(rules.current().of("", "services").len(), 1);
 
         write("rules: []\nstale: [services]\n");
+        assert!(rules.reload().unwrap().is_none());
         let previous = rules.reload().unwrap().unwrap();
         assert_eq!(previous.of("", "services").len(), 1);
         let current = rules.current();
@@ -158,13 +208,58 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_being_written_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.yaml");
+        let hide = "rules:\n- match: {resource: services}\n  hide: true\n";
+        let two = format!("{hide}- match: {{resource: services}}\n  keepZone: a\n");
+        std::fs::write(&path, hide).unwrap();
+        let rules = ActiveRules::new(Some(path.clone()), cached()).unwrap();
+        for text in ["", "rules: []\n", &two[..two.len() - 10], "rules:\n"] {
+            std::fs::write(&path, text).unwrap();
+            assert!(rules.reload().unwrap().is_none(), "{text}");
+        }
+        std::fs::write(&path, &two).unwrap();
+        assert!(rules.reload().unwrap().is_none());
+        assert_eq!(rules.current().of("", "services").len(), 1);
+        assert!(rules.reload().unwrap().is_some());
+        assert_eq!(rules.current().of("", "services").len(), 2);
+        // A file that stays empty is an error.
+        std::fs::write(&path, "").unwrap();
+        assert!(rules.reload().unwrap().is_none());
+        assert!(rules.reload().unwrap_err().to_string().contains("`rules`"));
+        assert_eq!(rules.current().of("", "services").len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_change_of_the_rules_of_a_resource_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.yaml");
+        std::fs::write(&path, "rules: []\n").unwrap();
+        let rules = Arc::new(ActiveRules::new(Some(path.clone()), cached()).unwrap());
+        let since = rules.current();
+        let until = |resource: &str| {
+            Arc::clone(&rules).until_changed(Arc::clone(&since), String::new(), resource.to_owned())
+        };
+        let (mut services, mut pods) = (Box::pin(until("services")), Box::pin(until("pods")));
+        assert!(futures_util::future::poll_immediate(services.as_mut()).await.is_none());
+        std::fs::write(&path, "rules:\n- match: {resource: services}\n  hide: true\n").unwrap();
+        assert!(rules.reload().unwrap().is_none() && rules.reload().unwrap().is_some());
+        services.await;
+        assert!(futures_util::future::poll_immediate(pods.as_mut()).await.is_none(), "they have no rules");
+    }
+
+    #[test]
     fn rules_for_a_resource_that_is_not_cached_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rules.yaml");
-        for text in ["rules:\n- match: {resource: pods}\n  hide: true\n", "stale: [pods]\n"] {
+        for (text, line) in [
+            ("rules:\n- match: {resource: pods}\n  hide: true\n", "line 2"),
+            ("rules: []\nstale: [pods]\n", "stale"),
+        ] {
             std::fs::write(&path, text).unwrap();
             let error = ActiveRules::new(Some(path.clone()), cached()).err().unwrap().to_string();
-            assert!(error.contains("\"pods\" is not a cached resource"), "{error}");
+            assert!(error.contains("\"pods\" is not a cached resource") && error.contains(line), "{error}");
         }
         let missing = ActiveRules::new(Some(folder.path().join("none.yaml")), cached()).err().unwrap();
         assert!(missing.to_string().contains("none.yaml"), "{missing}");
@@ -174,6 +269,7 @@ mod tests {
     fn views_are_the_same_for_the_same_rules_of_one_generation() {
         let set = RuleSet::parse(
             "rules:\n- match: {resource: services}\n  hide: true\n- match: {resource: services}\n  keepZone: a\n",
+            &cached(),
         );
         let (set, number) = (set.unwrap(), 1);
         let (first, next) = (Generation { number, set: set.clone() }, Generation { number: 2, set });

@@ -33,6 +33,22 @@ pub(crate) fn unavailable(message: &str, seconds: u32) -> Answer {
     answer
 }
 
+/// Builds the answer to a request that the client may repeat after a while, as nothing was done.
+pub(crate) fn too_many(message: &str, seconds: u32) -> Answer {
+    let mut answer = error(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+    answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+    answer
+}
+
+/// Builds the event at the end of a watch in JSON whose client has to list again.
+pub(crate) fn expired_event() -> Bytes {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "the rules of the proxy have changed", "reason": "Expired", "code": 410,
+    });
+    Bytes::from(format!("{}\n", json!({ "type": "ERROR", "object": status })))
+}
+
 /// Builds the answer to a caller of a resource with rules whom the proxy cannot name.
 pub(crate) fn unnamed(headers: &HeaderMap) -> Answer {
     if headers.contains_key(AUTHORIZATION) {

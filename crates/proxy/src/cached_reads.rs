@@ -6,27 +6,38 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use dogwatch_apiserver::ApiError;
 use dogwatch_apiserver::mirror::{Freshness, Pending, is_mirror_token};
 use http::Request;
 use http::header::{ACCEPT, HeaderName, HeaderValue, UPGRADE, USER_AGENT};
 use http::request::Parts;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::active_rules::{ActiveRules, Generation};
 use crate::answer::{self, Answer};
-use crate::caller::{Allowed, Caller, Reviewed, revocable};
-use crate::collection::Collection;
+use crate::caller::{Allowed, Caller, Reviewed};
+use crate::collection::{Collection, Reached};
+use crate::ending_body::{Trust, ending};
 use crate::forward::Peer;
 use crate::read_target::{ReadTarget, Verb, parameter};
-use crate::reviews::{ReviewError, Reviews};
+use crate::reviews::{Purpose, ReviewError, Reviews};
 use crate::rules::Rule;
+use crate::small_frames::permits;
 
 /// The header that says that an answer may be old. RFC 9111 retired its caching codes and left it to
 /// the API, whose clients print it.
 const WARNING: HeaderName = HeaderName::from_static("warning");
 const STALE: &str =
     "299 - \"the API server cannot be reached: this is the last state that the proxy has seen\"";
+
+/// The memory that lists may take before they are sent. A client without a share waits, and is then asked
+/// to come back.
+const LIST_MEMORY: u64 = 512 * 1024 * 1024;
+
+/// The time that a list waits for its share.
+const LIST_WAIT: Duration = Duration::from_secs(10);
 
 /// A group, a version and a plural name.
 pub(crate) type CollectionName = (String, String, String);
@@ -37,6 +48,8 @@ pub(crate) struct CachedReads {
     reviews: Arc<Reviews>,
     rules: Arc<ActiveRules>,
     answered: AtomicU64,
+    /// In units of [`permits`].
+    list_memory: Arc<Semaphore>,
 }
 
 /// A read, and what decides about it.
@@ -55,7 +68,8 @@ impl CachedReads {
         reviews: Arc<Reviews>,
         rules: Arc<ActiveRules>,
     ) -> Self {
-        Self { collections, reviews, rules, answered: AtomicU64::new(0) }
+        let list_memory = Arc::new(Semaphore::new(permits(LIST_MEMORY) as usize));
+        Self { collections, reviews, rules, answered: AtomicU64::new(0), list_memory }
     }
 
     /// Returns the collections with their names.
@@ -120,7 +134,7 @@ impl CachedReads {
         let Some(caller) = Caller::of(&read.parts.headers, peer.certificate.as_ref()) else {
             return has_rules.then(|| answer::unnamed(&read.parts.headers));
         };
-        let allowed = match caller.review(&self.reviews, &read.target).await {
+        let allowed = match caller.review(&self.reviews, &read.target, Purpose::NewRequest).await {
             Ok(Reviewed::Allowed(allowed)) => allowed,
             // The answer of upstream says why.
             _ if !has_rules => return None,
@@ -128,19 +142,50 @@ impl CachedReads {
             Ok(Reviewed::Unknown) => return Some(answer::unauthorized()),
             Err(error) => return Some(unreviewed(&error)),
         };
-        // Upstream has a version of another resource at once; here it arrives with the next bookmark.
-        if !has_rules && !is_stale && !read.is_reached().await {
-            return None;
-        }
         if is_stale && !allows_stale {
             return Some(answer::unavailable("the proxy cannot reach the API server", 1));
         }
+        let mut waits = false;
+        if !is_stale && !read.is_reached().await {
+            // Upstream has a version of another resource at once; here it arrives with the next bookmark.
+            // A watch passed on would stay at upstream for its whole life.
+            match read.target.verb {
+                Verb::Watch => match read.collection.is_at_upstream(read.version()).await {
+                    Ok(is_there) => waits = is_there,
+                    Err(_) if has_rules => {
+                        return Some(answer::unavailable("the proxy cannot reach the API server", 1));
+                    }
+                    Err(_) => return None,
+                },
+                _ if !has_rules => return None,
+                _ => {}
+            }
+        }
+        let share = match self.share(read).await {
+            Ok(share) => share,
+            Err(busy) => return Some(busy),
+        };
         self.answered.fetch_add(1, Ordering::Relaxed);
-        let mut answer = read.respond(&allowed, is_stale).await;
+        let mut answer = read.respond(&allowed, is_stale, waits, share).await;
         if is_stale {
             answer.headers_mut().append(WARNING, HeaderValue::from_static(STALE));
         }
         Some(self.guarded(answer, caller, read.target.clone(), allowed))
+    }
+
+    /// Waits for the memory that a list takes. The error is the answer if there is none.
+    async fn share(&self, read: &Read<'_>) -> Result<Option<OwnedSemaphorePermit>, Answer> {
+        if read.target.verb != Verb::List {
+            return Ok(None);
+        }
+        let query = read.parts.uri.query().unwrap_or_default();
+        let limit = parameter(query, "limit").and_then(|it| it.parse().ok());
+        let needed = permits(read.collection.list_size(limit).min(LIST_MEMORY));
+        let acquiring = Arc::clone(&self.list_memory).acquire_many_owned(needed);
+        match tokio::time::timeout(LIST_WAIT, acquiring).await {
+            Ok(share) => Ok(share.ok()),
+            Err(_) => Err(answer::too_many("the proxy is sending as many lists as it has memory for", 1)),
+        }
     }
 
     /// Lets a watch end when its caller loses the right.
@@ -148,8 +193,9 @@ impl CachedReads {
         if target.verb != Verb::Watch || !answer.status().is_success() {
             return answer;
         }
-        let revoked = caller.revoked(Arc::clone(&self.reviews), target, allowed);
-        answer.map(|body| revocable(body, revoked))
+        let trust = Trust::until(self.reviews.open_until(allowed.asked));
+        let revoked = caller.revoked(Arc::clone(&self.reviews), target, allowed.user, trust.clone());
+        answer.map(|body| ending(body, Box::pin(revoked), Some(trust)))
     }
 }
 
@@ -171,12 +217,23 @@ impl Read<'_> {
 
     /// Returns false if the request is for a version that the collection does not reach soon.
     async fn is_reached(&self) -> bool {
-        let asked = parameter(self.parts.uri.query().unwrap_or_default(), "resourceVersion");
-        let version = asked.and_then(|it| it.parse::<u64>().ok()).unwrap_or_default();
-        self.collection.is_reached(version).await
+        self.collection.is_reached(self.version()).await
     }
 
-    async fn respond(&self, allowed: &Allowed, is_stale: bool) -> Answer {
+    /// Returns the version that the request is for; 0 for any.
+    fn version(&self) -> u64 {
+        let asked = parameter(self.parts.uri.query().unwrap_or_default(), "resourceVersion");
+        asked.and_then(|it| it.parse().ok()).unwrap_or_default()
+    }
+
+    /// Answers from memory. `waits` is set for a watch from a version that upstream has.
+    async fn respond(
+        &self,
+        allowed: &Allowed,
+        is_stale: bool,
+        waits: bool,
+        share: Option<OwnedSemaphorePermit>,
+    ) -> Answer {
         let agent = self.parts.headers.get(USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
         let rules = self.rules.iter().filter(|it| it.callers.contain(&allowed.user.name, agent));
         let view = self.generation.view(rules.cloned().collect());
@@ -184,11 +241,13 @@ impl Read<'_> {
         request.method_mut().clone_from(&self.parts.method);
         request.uri_mut().clone_from(&self.parts.uri);
         request.headers_mut().clone_from(&self.parts.headers);
-        if is_stale {
-            self.collection.respond(request, view, &AnyState(self.collection)).await
-        } else {
-            self.collection.respond(request, view, self.collection).await
-        }
+        let (any, reached) = (AnyState(self.collection), Reached(self.collection));
+        let freshness: &dyn Freshness = match (is_stale, waits) {
+            (true, _) => &any,
+            (false, true) => &reached,
+            (false, false) => self.collection,
+        };
+        self.collection.respond(request, view, freshness, share).await
     }
 }
 

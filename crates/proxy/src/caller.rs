@@ -4,23 +4,19 @@
 //! others than a bearer token or a verified certificate, or as another user, are passed on, and
 //! upstream decides about them.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use dogwatch_client::{BoxError, ResponseBody, boxed};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use http_body::{Body, Frame};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
 use crate::client_certificate::ClientCertificate;
+use crate::ending_body::Trust;
 use crate::headers;
 use crate::read_target::ReadTarget;
-use crate::reviews::{Decision, ReviewError, Reviews};
+use crate::reviews::{Decision, Purpose, ReviewError, Reviews};
 use crate::user::User;
 
 /// The pause after a review of an open watch that was not answered.
@@ -29,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The shortest time between two reviews of an open watch.
 const BETWEEN_REVIEWS: Duration = Duration::from_millis(100);
 
-/// The time for which a watch stays open while its caller cannot be reviewed.
+/// The time for which a watch stays open, and sends nothing, while its caller cannot be reviewed.
 const UNREVIEWED: Duration = Duration::from_secs(30);
 
 /// The credentials of a caller whom the proxy can name.
@@ -55,8 +51,8 @@ pub(crate) enum Reviewed {
 #[derive(Clone, Debug)]
 pub(crate) struct Allowed {
     pub(crate) user: Arc<User>,
-    /// The time until which this may be relied upon.
-    pub(crate) until: Instant,
+    /// The time at which upstream was asked.
+    pub(crate) asked: Instant,
 }
 
 impl Caller {
@@ -83,19 +79,20 @@ impl Caller {
         is_bearer.then(|| Self::Token(token.into()))
     }
 
-    /// Returns the caller's user, and the time until which that may be relied upon: unset for a
-    /// certificate. `None` if the caller is unknown.
-    pub(crate) async fn user(
+    /// Returns the caller's user, and the time at which upstream was asked: unset for a certificate.
+    /// `None` if the caller is unknown.
+    async fn user(
         &self,
         reviews: &Reviews,
+        purpose: Purpose,
     ) -> Result<Option<(Arc<User>, Option<Instant>)>, ReviewError> {
         match self {
             Self::Certificate(certificate, user) => {
                 Ok(certificate.is_valid().then(|| (Arc::clone(user), None)))
             }
             Self::Token(token) => {
-                let known = reviews.user(token).await?;
-                Ok(known.value.map(|user| (Arc::new(user), Some(known.until))))
+                let known = reviews.user(token, purpose).await?;
+                Ok(known.value.map(|user| (Arc::new(user), Some(known.asked))))
             }
         }
     }
@@ -105,93 +102,60 @@ impl Caller {
         &self,
         reviews: &Reviews,
         target: &ReadTarget,
+        purpose: Purpose,
     ) -> Result<Reviewed, ReviewError> {
-        let Some((user, known_until)) = self.user(reviews).await? else { return Ok(Reviewed::Unknown) };
-        let Decision { allowed, until } = reviews.access(&user, target).await?;
-        let until = known_until.map_or(until, |it| it.min(until));
-        Ok(if allowed { Reviewed::Allowed(Allowed { user, until }) } else { Reviewed::Denied(user) })
+        let Some((user, mut known)) = self.user(reviews, purpose).await? else {
+            return Ok(Reviewed::Unknown);
+        };
+        if let Self::Certificate(certificate, _) = self
+            && let Some(acting) = reviews.may_act_as(certificate.user(), purpose).await?
+        {
+            if !acting.allowed {
+                return Ok(Reviewed::Denied(user));
+            }
+            known = Some(acting.asked);
+        }
+        let Decision { allowed, asked } = reviews.access(&user, target, purpose).await?;
+        let asked = known.map_or(asked, |it| it.min(asked));
+        Ok(if allowed { Reviewed::Allowed(Allowed { user, asked }) } else { Reviewed::Denied(user) })
     }
 
     /// Resolves when the caller may not read the target any more, as another user may not: a token
-    /// that names another user has lost its right too.
-    pub(crate) async fn revoked(self, reviews: Arc<Reviews>, target: ReadTarget, mut allowed: Allowed) {
+    /// that names another user has lost its right too. Extends `trust` with every review before that.
+    pub(crate) async fn revoked(
+        self,
+        reviews: Arc<Reviews>,
+        target: ReadTarget,
+        user: Arc<User>,
+        trust: Trust,
+    ) {
+        // The time since which upstream has not answered.
+        let mut unanswered: Option<Instant> = None;
         loop {
-            tokio::time::sleep_until(allowed.until).await;
-            match self.review(&reviews, &target).await {
-                Ok(Reviewed::Allowed(again)) if again.user == allowed.user => {
+            tokio::time::sleep_until(trust.end()).await;
+            match self.review(&reviews, &target, Purpose::OpenWatch).await {
+                Ok(Reviewed::Allowed(again)) if again.user == user => {
+                    trust.extend(reviews.open_until(again.asked));
+                    unanswered = None;
                     // A review that took longer than it counts must not become a busy loop.
-                    allowed.until = again.until;
                     tokio::time::sleep(BETWEEN_REVIEWS).await;
                 }
-                Ok(_) => return,
-                Err(ReviewError::NotPermitted(..)) => return,
-                Err(error) => {
+                Ok(_) | Err(ReviewError::NotPermitted(..)) => return,
+                Err(error @ ReviewError::Unanswered(_)) => {
                     tracing::debug!(%error, "an open watch is not reviewed now");
-                    if !self.is_reviewed_again(&reviews, &target, &mut allowed).await {
+                    if unanswered.get_or_insert_with(Instant::now).elapsed() >= UNREVIEWED {
                         return;
                     }
+                    tokio::time::sleep(RETRY).await;
                 }
             }
-        }
-    }
-
-    /// Repeats a review that was not answered; false if it stays so, or if the right is gone.
-    async fn is_reviewed_again(&self, reviews: &Reviews, target: &ReadTarget, allowed: &mut Allowed) -> bool {
-        let end = Instant::now() + UNREVIEWED;
-        while Instant::now() < end {
-            tokio::time::sleep(RETRY).await;
-            match self.review(reviews, target).await {
-                Ok(Reviewed::Allowed(again)) if again.user == allowed.user => {
-                    allowed.until = again.until;
-                    return true;
-                }
-                Ok(_) | Err(ReviewError::NotPermitted(..)) => return false,
-                Err(ReviewError::Unanswered(_)) => {}
-            }
-        }
-        false
-    }
-}
-
-/// A watch that ends when its caller may not read any more.
-pub(crate) fn revocable(
-    body: ResponseBody,
-    revoked: impl Future<Output = ()> + Send + 'static,
-) -> ResponseBody {
-    boxed(Revocable { body: Some(body), revoked: Box::pin(revoked) })
-}
-
-struct Revocable {
-    /// `None` when the watch has ended.
-    body: Option<ResponseBody>,
-    revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
-}
-
-impl Body for Revocable {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = &mut *self;
-        // Before the next event, which the caller may not see.
-        if this.body.is_some() && this.revoked.as_mut().poll(context).is_ready() {
-            this.body = None;
-        }
-        match &mut this.body {
-            Some(body) => Pin::new(body).poll_frame(context),
-            None => Poll::Ready(None),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use dogwatch_client::RequestBody;
     use http::HeaderName;
-    use http_body_util::BodyExt;
 
     use super::*;
 
@@ -221,14 +185,5 @@ mod tests {
         ] {
             assert!(caller(lines).is_none(), "{lines:?}");
         }
-    }
-
-    #[tokio::test]
-    async fn a_revoked_watch_ends_before_its_next_event() {
-        let body = || boxed(RequestBody::from("an event"));
-        let open = revocable(body(), std::future::pending());
-        assert_eq!(open.collect().await.unwrap().to_bytes(), "an event");
-        let revoked = revocable(body(), std::future::ready(()));
-        assert!(revoked.collect().await.unwrap().to_bytes().is_empty());
     }
 }

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Buf;
 use dogwatch_apimachinery::ApiError;
 use dogwatch_apiserver::mirror::{Freshness, MirrorUsage, MirroredResource, Pending, View};
 use dogwatch_client::discovery::ServedResource;
-use dogwatch_client::{Api, Client, Error, ListEvent, ResponseBody, boxed};
+use dogwatch_client::{Api, Client, Error, ListEvent};
 use dogwatch_core::{ListParams, Meta, ObjectKey, Reason, ResourceType, Scope};
 use dogwatch_informer::HealthState;
 use futures_util::TryStreamExt;
 use http::Request;
-use http_body_util::BodyExt;
 use serde::Deserialize;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::answer::Answer;
 use crate::feed::{Feed, Progress};
 use crate::rounds::Rounds;
+use crate::small_frames::small_frames;
 
 /// The time limit of a question about the newest version.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,13 +26,25 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// is compared: other resources may have changed.
 const ARRIVAL: Duration = Duration::from_millis(50);
 
+/// The time for which a watch waits for a version that upstream has: longer than it takes to the next
+/// bookmark, which kube-apiserver sends every minute.
+const BOOKMARK: Duration = Duration::from_secs(90);
+
+/// The number of bytes of JSON for each stored byte, at most, if it is stored in protobuf.
+const JSON_GROWTH: u64 = 3;
+
 /// One cached collection.
 pub(crate) struct Collection {
     client: Client,
     of: ResourceType,
     feed: Feed,
     newest: Rounds<Result<u64, ApiError>>,
+    /// The version of upstream itself.
+    upstream: Rounds<Result<u64, ApiError>>,
 }
+
+/// The freshness for watches from a version that upstream has.
+pub(crate) struct Reached<'a>(pub(crate) &'a Collection);
 
 /// An object of a list of which only the version matters.
 #[derive(Deserialize)]
@@ -50,7 +62,13 @@ impl Collection {
             resource = resource.namespaced();
         }
         let feed = Feed::new(client.clone(), of.clone(), resource.singular(&served.singular));
-        Arc::new(Self { client: client.clone(), of: of.clone(), feed, newest: Rounds::default() })
+        Arc::new(Self {
+            client: client.clone(),
+            of: of.clone(),
+            feed,
+            newest: Rounds::default(),
+            upstream: Rounds::default(),
+        })
     }
 
     /// Follows upstream until it is dropped.
@@ -106,18 +124,28 @@ impl Collection {
         request: Request<()>,
         view: View,
         freshness: &dyn Freshness,
+        share: Option<OwnedSemaphorePermit>,
     ) -> Answer {
         let response = self.feed.mirror().respond(request, view, freshness).await;
-        response.map(|body| {
-            let mapped =
-                body.map_frame(|frame| frame.map_data(|mut pieces| pieces.copy_to_bytes(pieces.remaining())));
-            let body: ResponseBody = boxed(mapped);
-            body
-        })
+        response.map(|body| small_frames(body, share))
     }
 
-    async fn ask_newest(&self) -> Result<u64, ApiError> {
-        match tokio::time::timeout(TIMEOUT, self.compare()).await {
+    /// Returns an estimate of the number of bytes of a list with this limit.
+    pub(crate) fn list_size(&self, limit: Option<u64>) -> u64 {
+        let usage = self.usage();
+        let (objects, bytes) = (usage.objects as u64, usage.bytes as u64);
+        let listed = limit.filter(|it| *it > 0).map_or(objects, |it| it.min(objects));
+        let average = bytes.div_ceil(objects.max(1));
+        average.saturating_mul(listed).saturating_mul(JSON_GROWTH)
+    }
+
+    /// Returns true if upstream has a version.
+    pub(crate) async fn is_at_upstream(&self, version: u64) -> Result<bool, ApiError> {
+        Ok(self.upstream.ask(|| self.within_limit(self.ask_version())).await? >= version)
+    }
+
+    async fn within_limit(&self, asking: impl Future<Output = Result<u64, Error>>) -> Result<u64, ApiError> {
+        match tokio::time::timeout(TIMEOUT, asking).await {
             Ok(answered) => answered.map_err(|error| unavailable(&error.to_string())),
             Err(_) => Err(unavailable("it did not answer in time")),
         }
@@ -130,8 +158,7 @@ impl Collection {
     /// next bookmark, up to a minute later. The comparison by the versions of all objects shows that
     /// the mirror has the newest state all the same.
     async fn compare(&self) -> Result<u64, Error> {
-        let first = self.metadata().list(&ListParams::default().limit(1)).await?;
-        let newest = version(first.metadata.version.as_str())?;
+        let newest = self.ask_version().await?;
         let mut progress = self.feed.progress();
         let has_reached = |version: u64| move |it: &Progress| it.version.is_some_and(|it| it >= version);
         if tokio::time::timeout(ARRIVAL, progress.wait_for(has_reached(newest))).await.is_ok() {
@@ -143,6 +170,12 @@ impl Collection {
         };
         let reached = progress.wait_for(is_same).await;
         Ok(reached.ok().and_then(|it| it.version).unwrap_or(listed).min(listed))
+    }
+
+    /// Asks upstream for its version.
+    async fn ask_version(&self) -> Result<u64, Error> {
+        let first = self.metadata().list(&ListParams::default().limit(1)).await?;
+        version(first.metadata.version.as_str())
     }
 
     fn metadata(&self) -> Api<Keyed> {
@@ -175,7 +208,17 @@ impl Collection {
 
 impl Freshness for Collection {
     fn newest(&self) -> Pending<'_, Result<u64, ApiError>> {
-        Box::pin(self.newest.ask(|| self.ask_newest()))
+        Box::pin(self.newest.ask(|| self.within_limit(self.compare())))
+    }
+}
+
+impl Freshness for Reached<'_> {
+    fn newest(&self) -> Pending<'_, Result<u64, ApiError>> {
+        self.0.newest()
+    }
+
+    fn watch_wait(&self) -> Option<Duration> {
+        Some(BOOKMARK)
     }
 }
 

@@ -22,6 +22,10 @@ use dogwatch_wire::{Packed, PackedBytes};
 use kube_core::DynamicObject;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::feed_pause::FeedPause;
 
 /// A whole object as upstream sends it.
 type Received = Packed<DynamicObject>;
@@ -29,9 +33,6 @@ type Received = Packed<DynamicObject>;
 /// The longest pause between two attempts to reach upstream. A proxy stands for many clients, so it may
 /// try more often than each of them.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(3);
-
-/// The pause before everything begins again.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// The state that a mirror has reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub(crate) struct Feed {
     health: Mutex<Option<HealthWatch>>,
     /// Notified to begin again with a list.
     restart: Notify,
+    /// The replacements in progress, which cannot be cancelled.
+    replacing: TaskTracker,
 }
 
 /// The reason for which a feed begins again.
@@ -104,6 +107,7 @@ impl Feed {
             progress: watch::Sender::new(Progress::default()),
             health: Mutex::new(None),
             restart: Notify::new(),
+            replacing: TaskTracker::new(),
         }
     }
 
@@ -135,9 +139,13 @@ impl Feed {
     /// Follows upstream.
     pub(crate) async fn run(&self) {
         let resource = self.of.plural.clone();
-        let mut encoding = None;
+        let (mut encoding, mut pause) = (None, FeedPause::default());
         loop {
             let interrupted = self.follow(encoding).await;
+            // Otherwise the state of an interrupted list would come back after the reset.
+            self.replacing.close();
+            self.replacing.wait().await;
+            self.replacing.reopen();
             self.mirror.load().reset();
             self.progress.send_replace(Progress::default());
             match &interrupted {
@@ -156,7 +164,7 @@ impl Feed {
                 }
                 other => tracing::warn!(%resource, error = %other, "listing again"),
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause.next(Instant::now())).await;
         }
     }
 
@@ -258,7 +266,7 @@ impl Feed {
         known.hashes = list.iter().map(hash).collect();
         known.sum = known.hashes.values().fold(0, |sum, it| sum.wrapping_add(*it));
         let mirror = Arc::clone(mirror);
-        let replacing = tokio::task::spawn_blocking(move || {
+        let replacing = self.replacing.spawn_blocking(move || {
             let mut replacement = mirror.replacement();
             for object in list.into_values() {
                 replacement.add(&mirrored(&object)?)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dogwatch_client::{BoxError, ResponseBody, boxed};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::answer::{self, Answer};
 use crate::client_certificate::ClientCertificate;
+use crate::ending_body::{Ending, ending, ending_with_line};
 use crate::headers;
 use crate::tunnel;
 use crate::upstream::{Unanswered, Upstream};
@@ -42,6 +43,25 @@ impl Peer {
     }
 }
 
+/// The early end of a response.
+pub(crate) struct Until {
+    pub(crate) ending: Ending,
+    /// Set for a watch: its client has to list again.
+    pub(crate) is_watch: bool,
+}
+
+impl Until {
+    fn limit(self, answer: Answer) -> Answer {
+        let content_type = answer.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
+        let is_plain = !answer.headers().contains_key(CONTENT_ENCODING);
+        let is_json = content_type.is_some_and(|it| it.starts_with("application/json")) && is_plain;
+        if self.is_watch && is_json && answer.status().is_success() {
+            return answer.map(|body| ending_with_line(body, self.ending, answer::expired_event()));
+        }
+        answer.map(|body| ending(body, self.ending, None))
+    }
+}
+
 /// Passes requests on.
 #[derive(Clone)]
 pub(crate) struct Forwarder {
@@ -57,7 +77,21 @@ impl Forwarder {
     }
 
     /// Passes a request on and returns the response, or an error of the proxy.
-    pub(crate) async fn forward<B>(&self, mut request: Request<B>, peer: &Peer) -> Answer
+    pub(crate) async fn forward<B>(&self, request: Request<B>, peer: &Peer) -> Answer
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        self.forward_until(request, peer, None).await
+    }
+
+    /// Passes a request on, like [`Self::forward`]. The response, and a connection that has switched
+    /// protocols, end with `until`.
+    pub(crate) async fn forward_until<B>(
+        &self,
+        mut request: Request<B>,
+        peer: &Peer,
+        until: Option<Until>,
+    ) -> Answer
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
@@ -91,7 +125,7 @@ impl Forwarder {
             tunnel::announce(sent.headers_mut(), protocol);
         }
         match self.upstream.send(sent, peer.user()).await {
-            Ok(response) => self.answered(response, client),
+            Ok(response) => self.answered(response, client, until),
             Err(unanswered) => self.unanswered(unanswered),
         }
     }
@@ -100,6 +134,7 @@ impl Forwarder {
         &self,
         mut response: Response<ResponseBody>,
         client: Option<hyper::upgrade::OnUpgrade>,
+        until: Option<Until>,
     ) -> Answer {
         let switched = (response.status() == StatusCode::SWITCHING_PROTOCOLS)
             .then(|| tunnel::of_response(&mut response));
@@ -109,12 +144,17 @@ impl Forwarder {
         *answer.headers_mut() = parts.headers;
         let protocol = headers::remove_hop_by_hop(answer.headers_mut());
         match (switched, client) {
-            (None, _) => answer,
+            (None, _) => match until {
+                Some(until) => until.limit(answer),
+                None => answer,
+            },
             (Some(server), Some(client)) => {
                 if let Some(protocol) = protocol {
                     tunnel::announce(answer.headers_mut(), protocol);
                 }
-                tunnel::spawn(client, server, &self.tasks, self.stop.clone());
+                let ending =
+                    until.map_or_else(|| -> Ending { Box::pin(std::future::pending()) }, |it| it.ending);
+                tunnel::spawn(client, server, &self.tasks, self.stop.clone(), ending);
                 answer
             }
             (Some(_), None) => {

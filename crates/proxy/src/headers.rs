@@ -85,10 +85,36 @@ pub(crate) fn names_callers_twice(headers: &HeaderMap) -> bool {
     contains(SEC_WEBSOCKET_PROTOCOL, "bearer.authorization.k8s.io") || contains(CONNECTION, "authorization")
 }
 
+/// The headers, besides those of [`REMOTE`], in which upstream accepts a user from a front proxy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OtherNames(Vec<String>);
+
+impl OtherNames {
+    /// Reads names, and prefixes that end with `-`. The error is the one that is no header.
+    pub(crate) fn new(names: &[String]) -> Result<Self, String> {
+        let read = |name: &String| match HeaderName::try_from(name.trim()) {
+            Ok(read) => Ok(read.as_str().to_owned()),
+            Err(_) => Err(format!("{name:?} is not the name of a header")),
+        };
+        Ok(Self(names.iter().map(read).collect::<Result<_, _>>()?))
+    }
+
+    fn remove(&self, headers: &mut HeaderMap) {
+        for name in &self.0 {
+            if name.ends_with('-') {
+                remove_prefixed(headers, name);
+            } else {
+                headers.remove(name);
+            }
+        }
+    }
+}
+
 /// Sets the headers of a front proxy that names the user. kube-apiserver trusts them on connections
-/// with the front proxy's certificate only.
-pub(crate) fn name_user(headers: &mut HeaderMap, user: &User) -> Option<()> {
+/// with the front proxy's certificate only. `others` are removed: one of them might count instead.
+pub(crate) fn name_user(headers: &mut HeaderMap, user: &User, others: &OtherNames) -> Option<()> {
     remove_prefixed(headers, REMOTE);
+    others.remove(headers);
     headers.remove(AUTHORIZATION);
     headers.insert("x-remote-user", value(&user.name)?);
     for group in &user.groups {
@@ -173,11 +199,19 @@ mod tests {
             ("authorization", "Bearer t"),
         ];
         let jane = User { name: "jane".to_owned(), groups: vec!["devs".to_owned()], ..User::default() };
+        let name_user = |headers: &mut HeaderMap, user: &User| {
+            let others = ["X-Forwarded-User", "x-own-"].map(str::to_owned);
+            name_user(headers, user, &OtherNames::new(&others).unwrap())
+        };
         for (set, expected) in [
-            (name_user as fn(&mut HeaderMap, &User) -> Option<()>, ["x-remote-user", "x-remote-group"]),
-            (act_as, ["impersonate-user", "impersonate-group"]),
+            (&name_user as &dyn Fn(&mut HeaderMap, &User) -> Option<()>, ["x-remote-user", "x-remote-group"]),
+            (&act_as, ["impersonate-user", "impersonate-group"]),
         ] {
             let mut given = headers(&smuggled);
+            if expected[0] == "x-remote-user" {
+                given.insert("x-forwarded-user", value("admin").unwrap());
+                given.insert("x-own-group", value("system:masters").unwrap());
+            }
             remove_hop_by_hop(&mut given);
             remove_of_proxy(&mut given);
             assert!(!given.keys().any(|it| it.as_str().starts_with(REMOTE)));
@@ -193,5 +227,10 @@ mod tests {
             assert!(!values.iter().any(|it| *it == "admin" || *it == "system:masters"), "{given:?}");
             assert!(!given.contains_key(AUTHORIZATION));
         }
+    }
+
+    #[test]
+    fn other_names_are_names_of_headers() {
+        assert!(OtherNames::new(&["not a header".to_owned()]).unwrap_err().contains("not a header"));
     }
 }

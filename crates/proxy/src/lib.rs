@@ -47,6 +47,8 @@
 mod error;
 mod read_target;
 mod answer;
+mod ending_body;
+mod small_frames;
 mod user;
 mod object_path;
 mod review_cache;
@@ -62,15 +64,20 @@ mod upstream;
 mod forward;
 mod listener;
 mod active_rules;
+mod feed_pause;
 mod feed;
 mod collection;
 mod reviews;
 mod caller;
 mod cached_reads;
 mod ruled_update;
+mod ruled_patch;
 mod ruled_requests;
 mod status_page;
 mod proxy;
+
+#[cfg(test)]
+mod view_fold;
 
 pub use error::StartError;
 pub use options::ProxyOptions;

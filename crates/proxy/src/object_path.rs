@@ -11,19 +11,39 @@ pub(crate) struct ObjectPath {
     pub(crate) subresource: Option<String>,
 }
 
+/// Subresources whose paths continue with a path of the object's own server.
+const CONNECTING: &str = "proxy";
+
 impl ObjectPath {
-    /// Returns the resource of a path; `None` for a path that names no objects.
-    pub(crate) fn parse(path: &str) -> Option<Self> {
+    /// Returns the resources of a path, as one server or another may read it: none for a path that names
+    /// no objects. `..` is a segment like others after the name of a connecting subresource, but a server
+    /// may also resolve it everywhere.
+    pub(crate) fn all(path: &str) -> Vec<Self> {
+        let mut found: Vec<Self> = [true, false].into_iter().filter_map(|it| Self::parse(path, it)).collect();
+        found.dedup();
+        found
+    }
+
+    fn parse(path: &str, stops: bool) -> Option<Self> {
         let decoded = percent_decoded(path);
         let mut segments: Vec<&str> = Vec::new();
         for segment in decoded.split(['/', '\\']) {
             match segment {
                 "" | "." => {}
+                ".." if stops && Self::of(&segments).is_some_and(|it| it.connects()) => break,
                 ".." => drop(segments.pop()),
                 segment => segments.push(segment),
             }
         }
-        let (group, rest) = match segments.as_slice() {
+        Self::of(&segments)
+    }
+
+    fn connects(&self) -> bool {
+        self.subresource.as_deref() == Some(CONNECTING)
+    }
+
+    fn of(segments: &[&str]) -> Option<Self> {
+        let (group, rest) = match segments {
             ["api", _, rest @ ..] => ("", rest),
             ["apis", group, _, rest @ ..] => (*group, rest),
             _ => return None,
@@ -68,8 +88,13 @@ mod tests {
     use super::*;
 
     fn parse(path: &str) -> Option<String> {
-        let ObjectPath { group, resource, subresource } = ObjectPath::parse(path)?;
-        Some(format!("{group}/{resource} {}", subresource.as_deref().unwrap_or("-")))
+        let all: Vec<String> = ObjectPath::all(path)
+            .iter()
+            .map(|ObjectPath { group, resource, subresource }| {
+                format!("{group}/{resource} {}", subresource.as_deref().unwrap_or("-"))
+            })
+            .collect();
+        (!all.is_empty()).then(|| all.join(", "))
     }
 
     #[test]
@@ -92,6 +117,8 @@ mod tests {
             ("/apis/apps/v1/namespaces/a/deployments/b", "apps/deployments -"),
             ("/api/v1/namespaces/a/pods/b/log", "/pods log"),
             ("/api/v1/namespaces/a/services/b/proxy/api/v1/secrets", "/services proxy"),
+            ("/api/v1/namespaces/a/services/web/proxy/../../../pods/x", "/services proxy, /pods -"),
+            ("/api/v1/namespaces/a/services/web/proxy/a/../b", "/services proxy"),
             ("/api/v1/namespaces", "/namespaces -"),
             ("/api/v1/namespaces/a", "/namespaces -"),
             ("/api/v1/namespaces/a/finalize", "/namespaces finalize"),

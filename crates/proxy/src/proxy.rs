@@ -27,7 +27,7 @@ use crate::forward::{Forwarder, Peer};
 use crate::kubeconfig::kubeconfig;
 use crate::listener::{Endpoint, GRACE, Handler};
 use crate::options::ProxyOptions;
-use crate::reviews::Reviews;
+use crate::reviews::{ReviewTimes, Reviews};
 use crate::ruled_requests::RuledRequests;
 use crate::status_page::{RequestCounts, StatusPage};
 use crate::tls::Tls;
@@ -103,7 +103,7 @@ impl Proxy {
             }
             None => None,
         };
-        let upstream = Upstream::new(&config, options.front_proxy.clone())?;
+        let upstream = Upstream::new(&config, options.front_proxy.clone(), &options.front_proxy_strips)?;
         let (cache, ruled) = caching(&Client::new(config)?, &options).await?;
         let listener = bind(options.bind).await?;
         let address =
@@ -226,7 +226,9 @@ async fn caching(
     let collections = collections(client, &options.resources).await?;
     let names = collections.keys().map(|(group, _, name)| (group.clone(), name.clone())).collect();
     let rules = Arc::new(ActiveRules::new(options.rules.clone(), names)?);
-    let reviews = Arc::new(Reviews::new(client.clone(), options.review_ttl));
+    let impersonates = options.client_authority.is_some() && options.front_proxy.is_none();
+    let times = ReviewTimes { requests: options.review_ttl, watches: options.watch_review_ttl };
+    let reviews = Arc::new(Reviews::new(client.clone(), times, impersonates));
     if !collections.is_empty()
         && let Err(error) = reviews.check_permission().await
     {

@@ -3,6 +3,7 @@
 //! Only requests in the plain form that every client sends are recognized. Any other is passed on:
 //! what is authorized here must be exactly what is served, so nothing is interpreted twice.
 
+use dogwatch_core::FieldSelector;
 use http::{Method, Uri};
 
 /// The verbs of authorization.
@@ -87,6 +88,17 @@ impl ReadTarget {
         format!("{root}/{version}{namespace}/{resource}{name}")
     }
 
+    /// Returns the path of the object: the name before `/proxy` may have a scheme and a port, as
+    /// `SplitSchemeNamePort` in k8s.io/apimachinery v0.36.4 pkg/util/net/port_split.go splits it.
+    pub(crate) fn object_path(&self) -> String {
+        let parts: Vec<&str> = self.name.iter().flat_map(|it| it.split(':')).collect();
+        let name = match (self.subresource.as_str(), parts.as_slice()) {
+            ("proxy", [name, _] | [_, name, _]) => Some((*name).to_owned()),
+            _ => self.name.clone(),
+        };
+        Self { name, ..self.clone() }.path()
+    }
+
     /// Returns the object or collection of a path, with the verb `list`.
     pub(crate) fn of_path(path: &str) -> Option<Self> {
         let is_plain = |it: &str| {
@@ -142,14 +154,13 @@ fn watch_parameter(query: &str) -> Option<Verb> {
     found.next().is_none().then_some(verb)
 }
 
-/// Returns the name that a field selector requires, if it does so once and plainly.
+/// Returns the name that a field selector requires, if it can be one in a path: see
+/// [`ReadTarget::reviewed_name`].
 fn selected_name(query: &str) -> Option<String> {
-    let selector = parameter(query, "fieldSelector")?;
-    let mut names = selector.split(',').filter_map(|term| term.trim().strip_prefix("metadata.name="));
-    let name = names.next()?;
-    let name = name.strip_prefix('=').unwrap_or(name);
-    let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"-._:".contains(&it);
-    (names.next().is_none() && !name.is_empty() && name.bytes().all(is_plain)).then(|| name.to_owned())
+    let selector: FieldSelector = parameter(query, "fieldSelector")?.parse().ok()?;
+    let name = selector.required("metadata.name")?;
+    let is_segment = !matches!(name, "" | "." | "..") && !name.contains(['/', '%']);
+    is_segment.then(|| name.to_owned())
 }
 
 /// Returns the value of a parameter that occurs once.
@@ -205,17 +216,33 @@ mod tests {
         {
             assert_eq!(selected(selector), Some(("b".to_owned(), Some("a".to_owned()))), "{selector}");
         }
-        for selector in [
-            "",
-            "metadata.name!=b",
-            "metadata.name=",
-            "metadata.name=b,metadata.name=c",
-            "metadata.name=b%5C%2Cc",
-        ] {
+        // As kube-apiserver, by the first of two, and with escaped commas.
+        let first = selected("metadata.name=b,metadata.name=c");
+        assert_eq!(first.map(|it| it.0).as_deref(), Some("b"));
+        assert_eq!(selected("metadata.name=b%5C%2Cc").map(|it| it.0).as_deref(), Some("b,c"));
+        for selector in
+            ["", "metadata.name!=b", "metadata.name=", "metadata.name=..", "metadata.name=a%2Fb", "x%3Da%5C"]
+        {
             assert_eq!(selected(selector), None, "{selector}");
         }
         let namespace = reviewed("/api/v1/namespaces/a");
         assert_eq!(namespace, Some(("a".to_owned(), Some("a".to_owned()))));
+    }
+
+    #[test]
+    fn the_object_behind_a_proxied_name_is_found() {
+        for (name, subresource, expected) in [
+            ("web", "proxy", "web"),
+            ("web:8080", "proxy", "web"),
+            ("http:web:80", "proxy", "web"),
+            ("https:web:", "proxy", "web"),
+            ("system:node", "", "system:node"),
+            ("a:b:c:d", "proxy", "a:b:c:d"),
+        ] {
+            let target = ReadTarget::of_path(&format!("/api/v1/namespaces/a/services/{name}")).unwrap();
+            let target = ReadTarget { subresource: subresource.to_owned(), ..target };
+            assert_eq!(target.object_path(), format!("/api/v1/namespaces/a/services/{expected}"));
+        }
     }
 
     #[test]

@@ -14,16 +14,17 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 /// The longest time for which an answer is used.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A digest of a question.
 pub(crate) type Key = [u8; 32];
 
-/// An answer, and the time until which it is used.
+/// An answer, the time at which it was asked for, and the time until which it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fresh<V> {
     pub(crate) value: V,
-    pub(crate) until: Instant,
+    pub(crate) asked: Instant,
+    until: Instant,
 }
 
 /// The answers to one kind of question.
@@ -66,9 +67,9 @@ impl<V: Clone> ReviewCache<V> {
         let slot = self.slot(key);
         let asking = async || {
             // Counted from the question: what upstream decided is at least as old as its answer.
-            let asked_at = Instant::now();
-            let until = asked_at.checked_add(self.ttl).unwrap_or(asked_at);
-            Ok(Fresh { value: ask().await?, until })
+            let asked = Instant::now();
+            let until = asked.checked_add(self.ttl).unwrap_or(asked);
+            Ok(Fresh { value: ask().await?, asked, until })
         };
         slot.get_or_try_init(asking).await.cloned()
     }

@@ -1,9 +1,9 @@
 //! Requests for resources with rules that are not answered from memory: writes, and reads in a form
 //! that the mirror does not answer.
 //!
-//! What upstream answers is changed by the rules before the caller sees it. An update gets the stored
-//! values back in the places that the rules change. A request whose answer could not be changed is
-//! refused.
+//! What upstream answers is changed by the rules before the caller sees it. Of a write, the changes of
+//! the caller are stored, or it is refused. A request whose answer could not be changed is refused, and
+//! one that needs no change ends when it would need one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,14 +16,15 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use crate::active_rules::ActiveRules;
+use crate::active_rules::{ActiveRules, Generation};
 use crate::answer::{self, Answer};
 use crate::cached_reads::CollectionName;
 use crate::caller::{Caller, Reviewed};
-use crate::forward::{Forwarder, Peer};
+use crate::forward::{Forwarder, Peer, Until};
 use crate::object_path::ObjectPath;
 use crate::read_target::{ReadTarget, Verb};
-use crate::reviews::Reviews;
+use crate::reviews::{Purpose, Reviews};
+use crate::ruled_patch::{self, WrittenPatch};
 use crate::ruled_update::{self, collected};
 use crate::rules::{RefusedWrite, Rule, hides, refuses_writes, seen};
 
@@ -45,6 +46,11 @@ pub(crate) struct RuledRequests {
     cached: HashSet<CollectionName>,
 }
 
+/// The number of times that a patch for any version of an object is sent, while the object changes.
+/// kube-apiserver tries as often: `MaxRetryWhenPatchConflicts` in k8s.io/apiserver v0.36.4
+/// pkg/endpoints/handlers/patch.go.
+const MAX_PATCHES: usize = 5;
+
 /// A request whose answer is changed.
 struct Ruled {
     target: ReadTarget,
@@ -59,6 +65,7 @@ enum Body {
     Unread(ResponseBody),
     /// The object of an update.
     Update(Value),
+    Patch(WrittenPatch),
 }
 
 impl RuledRequests {
@@ -80,9 +87,12 @@ impl RuledRequests {
         forwarder: &Forwarder,
     ) -> Answer {
         let (mut parts, body) = request.into_parts();
-        let ruled = match self.ruled(&parts, peer).await {
+        let generation = self.rules.current();
+        let ruled = match self.ruled(&parts, peer, &generation).await {
             Ok(Some(ruled)) => ruled,
-            Ok(None) => return forwarder.forward(Request::from_parts(parts, body), peer).await,
+            Ok(None) => {
+                return self.pass_on(Request::from_parts(parts, body), peer, forwarder, generation).await;
+            }
             Err(refused) => return refused,
         };
         if ruled.is_apart {
@@ -101,6 +111,10 @@ impl RuledRequests {
                 Ok(written) => Body::Update(written),
                 Err(refused) => return refused,
             },
+            Verb::Patch => match WrittenPatch::read(&parts, boxed(body)).await {
+                Ok(patch) => Body::Patch(patch),
+                Err(refused) => return refused,
+            },
             _ => Body::Unread(boxed(body)),
         };
         let stored = match self.stored(&ruled).await {
@@ -116,15 +130,102 @@ impl RuledRequests {
                 Ok(object) => ruled_update::body(&mut parts, &object),
                 Err(reason) => return refused(&reason),
             },
+            Body::Patch(patch) => return self.patch(&ruled, parts, patch, stored, peer, forwarder).await,
         };
         ruled.show(forwarder.forward(Request::from_parts(parts, body), peer).await).await
     }
 
+    /// Passes a request on that no rule changes. A read of a cached resource ends when the rules for it
+    /// change: what it shows has to be changed then.
+    async fn pass_on(
+        &self,
+        request: Request<Incoming>,
+        peer: &Peer,
+        forwarder: &Forwarder,
+        generation: Arc<Generation>,
+    ) -> Answer {
+        let uri = request.uri();
+        let is_cached = |it: &ObjectPath| {
+            let is_part = it.subresource.as_deref().is_some_and(|it| APART.contains(&it));
+            !is_part && self.rules.may_be_for(&it.group, &it.resource)
+        };
+        let found = ObjectPath::all(uri.path()).into_iter().find(is_cached);
+        let Some(path) = found.filter(|_| request.method() == Method::GET) else {
+            return forwarder.forward(request, peer).await;
+        };
+        let query = uri.query().unwrap_or_default();
+        let is_watch = form_urlencoded::parse(query.as_bytes()).any(|(key, _)| key == "watch");
+        let ObjectPath { group, resource, .. } = path;
+        let rules = Arc::clone(&self.rules);
+        let ending = Box::pin(rules.until_changed(Arc::clone(&generation), group.clone(), resource.clone()));
+        let answer = forwarder.forward_until(request, peer, Some(Until { ending, is_watch })).await;
+        if self.rules.have_changed(&generation, &group, &resource) {
+            return answer::unavailable("the rules of the proxy have changed; try again", 1);
+        }
+        answer
+    }
+
+    /// Passes a patch on for the version of the object that it was checked with. A patch for any version
+    /// is checked and sent again if the object has changed meanwhile.
+    async fn patch(
+        &self,
+        ruled: &Ruled,
+        parts: Parts,
+        patch: WrittenPatch,
+        mut stored: Option<Value>,
+        peer: &Peer,
+        forwarder: &Forwarder,
+    ) -> Answer {
+        let send = async |value: &Value| {
+            let mut parts = parts.clone();
+            let body = ruled_patch::body(&mut parts, value);
+            forwarder.forward(Request::from_parts(parts, body), peer).await
+        };
+        let mut attempt = 1;
+        loop {
+            let Some(object) = &stored else {
+                return ruled.show(send(&patch.unversioned()).await).await;
+            };
+            if let Some(refusal) = ruled.refusal(Some(object)) {
+                return refusal;
+            }
+            let versioned = match patch.versioned(&ruled.rules, object) {
+                Ok(versioned) => versioned,
+                Err(reason) => return refused(&reason),
+            };
+            let answer = send(&versioned.value).await;
+            let is_repeatable = !versioned.is_required && attempt < MAX_PATCHES;
+            if answer.status() != StatusCode::CONFLICT || !is_repeatable {
+                return ruled.show(answer).await;
+            }
+            let newer = match self.stored(ruled).await {
+                Ok(newer) => newer,
+                Err(answer) => return answer,
+            };
+            let version = |it: &Value| it["metadata"]["resourceVersion"].clone();
+            if newer.as_ref().map(version) == Some(version(object)) {
+                // Another conflict, such as that of two managers.
+                return ruled.show(answer).await;
+            }
+            stored = newer;
+            attempt += 1;
+        }
+    }
+
     /// Returns the rules for a request; `None` if there are none. The error is the answer to a request
     /// that cannot be carried out by the rules.
-    async fn ruled(&self, parts: &Parts, peer: &Peer) -> Result<Option<Ruled>, Answer> {
-        let Some(path) = ObjectPath::parse(parts.uri.path()) else { return Ok(None) };
-        let rules = self.rules.current().of(&path.group, &path.resource);
+    async fn ruled(
+        &self,
+        parts: &Parts,
+        peer: &Peer,
+        generation: &Generation,
+    ) -> Result<Option<Ruled>, Answer> {
+        let paths = ObjectPath::all(parts.uri.path());
+        let Some((path, others)) = paths.split_first() else { return Ok(None) };
+        if let Some(other) = others.iter().find(|it| !generation.of(&it.group, &it.resource).is_empty()) {
+            return Err(in_other_form(&other.resource));
+        }
+        let rules = generation.of(&path.group, &path.resource);
         let is_apart = path.subresource.as_deref().is_some_and(|it| APART.contains(&it));
         if rules.is_empty() || (is_apart && !rules.iter().any(|it| it.hides())) {
             return Ok(None);
@@ -135,7 +236,7 @@ impl RuledRequests {
             return Err(answer::unnamed(&parts.headers));
         };
         // The object is read below and decides about the answer: only for callers who may do this.
-        let user = match caller.review(&self.reviews, &target).await {
+        let user = match caller.review(&self.reviews, &target, Purpose::NewRequest).await {
             Ok(Reviewed::Allowed(allowed)) => allowed.user,
             Ok(Reviewed::Denied(user)) => return Err(answer::forbidden(&target, &user.name)),
             Ok(Reviewed::Unknown) => return Err(answer::unauthorized()),
@@ -176,7 +277,7 @@ impl RuledRequests {
         if ruled.target.name.is_none() {
             return Ok(None);
         }
-        match self.client.get().path(&[&ruled.target.path()]).send::<Value>().await {
+        match self.client.get().path(&[&ruled.target.object_path()]).send::<Value>().await {
             Ok(stored) => Ok(Some(stored)),
             // Upstream answers that, or creates the object.
             Err(error) if error.is_not_found() => Ok(None),
@@ -242,7 +343,9 @@ impl Ruled {
         if answer["kind"] == "Status" && answer["apiVersion"] == "v1" {
             return answer;
         }
-        if let Some(items) = answer.get_mut("items").and_then(Value::as_array_mut) {
+        // An object may have items too.
+        let is_list = self.target.verb == Verb::DeleteCollection;
+        if let Some(items) = answer.get_mut("items").and_then(Value::as_array_mut).filter(|_| is_list) {
             *items = items.drain(..).filter_map(|it| seen(&self.rules, &it)).collect();
             return answer;
         }
@@ -285,8 +388,8 @@ fn verb(method: &Method, target: &ReadTarget) -> Option<Verb> {
 
 fn refused(reason: &RefusedWrite) -> Answer {
     let (code, name) = match reason {
-        RefusedWrite::Mixed { .. } | RefusedWrite::Changed => (StatusCode::CONFLICT, "Conflict"),
-        RefusedWrite::Malformed => (StatusCode::BAD_REQUEST, "BadRequest"),
+        RefusedWrite::Changed => (StatusCode::CONFLICT, "Conflict"),
+        RefusedWrite::Malformed(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
         _ => (StatusCode::FORBIDDEN, "Forbidden"),
     };
     answer::error(code, name, &reason.to_string())
@@ -315,6 +418,14 @@ mod tests {
             ("/api/v1/namespaces/a/pods/b/exec", "/api/v1/namespaces/a/pods/b exec"),
             ("/api/v1/namespaces/a/pods/b/proxy/api/v1/x", "/api/v1/namespaces/a/pods/b proxy"),
             ("/api/v1/nodes/n/proxy/logs/", "/api/v1/nodes/n proxy"),
+            (
+                "/api/v1/namespaces/a/services/http:web:80/proxy",
+                "/api/v1/namespaces/a/services/http:web:80 proxy",
+            ),
+            (
+                "/api/v1/namespaces/a/services/web/proxy/../../../pods/x",
+                "/api/v1/namespaces/a/services/web proxy",
+            ),
             (
                 "/apis/apps/v1/namespaces/a/deployments/d/scale",
                 "/apis/apps/v1/namespaces/a/deployments/d scale",

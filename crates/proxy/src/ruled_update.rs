@@ -1,5 +1,5 @@
-//! Updates (PUT) of objects that rules change: the object to store is the written one, with the stored
-//! values in the places that the rules change.
+//! Updates (PUT) of objects that rules change: the object to store is the stored one, with the changes
+//! that the caller has made to the one that it sees.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::answer::{self, Answer};
 use crate::rules::{RefusedWrite, Rule, restored};
 
 /// The maximum size of a request: `MaxRequestBodyBytes` in k8s.io/apiserver v0.36.4 pkg/server/config.go.
-const MAX_REQUEST: usize = 3 * 1024 * 1024;
+pub(crate) const MAX_REQUEST: usize = 3 * 1024 * 1024;
 
 /// Reads the object of an update. The error is the answer.
 pub(crate) async fn written(parts: &Parts, body: ResponseBody) -> Result<Value, Answer> {
@@ -49,7 +49,7 @@ pub(crate) fn merged(
     stored: Option<&Value>,
 ) -> Result<Value, RefusedWrite> {
     let Some(metadata) = written.get_mut("metadata").and_then(Value::as_object_mut) else {
-        return Err(RefusedWrite::Malformed);
+        return Err(RefusedWrite::Malformed("it has no metadata"));
     };
     let Some(stored) = stored else { return Ok(written) };
     let version = &stored["metadata"]["resourceVersion"];
@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(version(merge(metadata)), Ok("7".into()));
         }
         assert_eq!(merge(json!({ "resourceVersion": "6" })), Err(RefusedWrite::Changed));
-        assert_eq!(merge(json!([])), Err(RefusedWrite::Malformed));
+        assert!(matches!(merge(json!([])), Err(RefusedWrite::Malformed(_))));
         assert_eq!(version(merged(&[], json!({ "metadata": {} }), None)), Ok(Value::Null));
     }
 

@@ -84,7 +84,7 @@ impl StatusPage {
             ("dogwatch_proxy_resource_ready", "1 if the resource can be answered from memory."),
         ] {
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
-            for ((group, _, resource), collection) in self.cache.collections() {
+            for ((group, version, resource), collection) in self.cache.collections() {
                 let usage = collection.usage();
                 let value = match name {
                     "dogwatch_proxy_objects" => usage.objects as u64,
@@ -92,7 +92,10 @@ impl StatusPage {
                     "dogwatch_proxy_watches" => usage.watches,
                     _ => u64::from(collection.is_ready()),
                 };
-                let _ = writeln!(text, "{name}{{group=\"{group}\",resource=\"{resource}\"}} {value}");
+                let _ = writeln!(
+                    text,
+                    "{name}{{group=\"{group}\",version=\"{version}\",resource=\"{resource}\"}} {value}"
+                );
             }
         }
         text

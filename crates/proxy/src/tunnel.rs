@@ -7,6 +7,8 @@ use hyper_util::rt::TokioIo;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::ending_body::Ending;
+
 /// Adds the headers of a switch of protocols.
 pub(crate) fn announce(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -23,9 +25,15 @@ pub(crate) fn of_response<B>(response: &mut Response<B>) -> OnUpgrade {
     hyper::upgrade::on(response)
 }
 
-/// Copies bytes in both directions in a task, until both sides have ended, one of them fails, or the
-/// proxy stops.
-pub(crate) fn spawn(client: OnUpgrade, server: OnUpgrade, tasks: &TaskTracker, stop: CancellationToken) {
+/// Copies bytes in both directions in a task, until both sides have ended, one of them fails, `ending`
+/// resolves, or the proxy stops.
+pub(crate) fn spawn(
+    client: OnUpgrade,
+    server: OnUpgrade,
+    tasks: &TaskTracker,
+    stop: CancellationToken,
+    ending: Ending,
+) {
     let copying = async move {
         // The client's side switches when it has read the response.
         let (client, server) = match tokio::try_join!(client, server) {
@@ -35,6 +43,13 @@ pub(crate) fn spawn(client: OnUpgrade, server: OnUpgrade, tasks: &TaskTracker, s
         let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
         if let Err(error) = tokio::io::copy_bidirectional(&mut client, &mut server).await {
             tracing::debug!(%error, "a tunnel broke");
+        }
+    };
+    let copying = async move {
+        tokio::select! {
+            biased;
+            () = ending => {}
+            () = copying => {}
         }
     };
     tasks.spawn(async move {

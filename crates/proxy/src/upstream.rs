@@ -15,7 +15,7 @@ use http::{HeaderMap, Request, Response, StatusCode, Uri};
 use tokio::sync::watch;
 
 use crate::error::StartError;
-use crate::headers;
+use crate::headers::{self, OtherNames};
 use crate::user::User;
 
 /// The API server behind the proxy.
@@ -34,7 +34,7 @@ enum Identified {
     /// With the proxy's credentials, and headers that let it act as the user.
     Impersonation { transport: Transport, credentials: Credentials },
     /// On connections with the certificate of a front proxy, and headers that name the user.
-    FrontProxy(Transport),
+    FrontProxy(Transport, OtherNames),
 }
 
 /// The reason why a request was not answered by upstream.
@@ -50,7 +50,11 @@ pub(crate) enum Unanswered {
 
 impl Upstream {
     /// Reads certificates; opens no connection.
-    pub(crate) fn new(config: &Config, front_proxy: Option<Identity>) -> Result<Arc<Self>, StartError> {
+    pub(crate) fn new(
+        config: &Config,
+        front_proxy: Option<Identity>,
+        other_names: &[String],
+    ) -> Result<Arc<Self>, StartError> {
         let options = || TransportOptions::from_env(|name| std::env::var(name).ok());
         let no_plugin = || watch::channel(None).1;
         let mut bare = config.clone();
@@ -61,7 +65,8 @@ impl Upstream {
             Some(identity) => {
                 let mut config = bare.clone();
                 config.tls.identity = Some(identity);
-                Identified::FrontProxy(Transport::with_options(&config, no_plugin(), options())?)
+                let others = OtherNames::new(other_names).map_err(StartError::Settings)?;
+                Identified::FrontProxy(Transport::with_options(&config, no_plugin(), options())?, others)
             }
             None => {
                 let credentials = Credentials::new(config, None)?;
@@ -121,8 +126,8 @@ impl Upstream {
             return self.bare.forward(request).await.map_err(Unanswered::Transport);
         };
         match &self.identified {
-            Identified::FrontProxy(transport) => {
-                headers::name_user(request.headers_mut(), user).ok_or(Unanswered::Unnameable)?;
+            Identified::FrontProxy(transport, others) => {
+                headers::name_user(request.headers_mut(), user, others).ok_or(Unanswered::Unnameable)?;
                 transport.forward(request).await.map_err(Unanswered::Transport)
             }
             Identified::Impersonation { transport, credentials } => {
@@ -156,7 +161,7 @@ mod tests {
     use super::*;
 
     fn upstream(server: &str) -> Arc<Upstream> {
-        let Ok(upstream) = Upstream::new(&Config::new(server.parse().unwrap()), None) else {
+        let Ok(upstream) = Upstream::new(&Config::new(server.parse().unwrap()), None, &[]) else {
             panic!("{server}")
         };
         upstream

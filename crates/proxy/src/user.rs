@@ -7,8 +7,10 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
 /// The group of every user that is not anonymous: `AllAuthenticated` in k8s.io/apiserver v0.36.4
-/// pkg/authentication/user/user.go.
+/// pkg/authentication/user/user.go, as the names below.
 const AUTHENTICATED: &str = "system:authenticated";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+const ANONYMOUS: &str = "system:anonymous";
 
 /// A user, in the form of a `TokenReview`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,12 +24,27 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// Returns the user with the group that kube-apiserver adds to everyone it has authenticated.
+    /// Returns the user with the group that kube-apiserver adds to a user of this name: see
+    /// pkg/endpoints/filters/impersonation of k8s.io/apiserver v0.36.4.
     pub(crate) fn authenticated(mut self) -> Self {
-        if !self.groups.iter().any(|it| it == AUTHENTICATED) {
-            self.groups.push(AUTHENTICATED.to_owned());
-        }
+        let has = |group: &str| self.groups.iter().any(|it| it == group);
+        let added = match self.name == ANONYMOUS {
+            true => (!has(UNAUTHENTICATED)).then_some(UNAUTHENTICATED),
+            false => (!has(AUTHENTICATED) && !has(UNAUTHENTICATED)).then_some(AUTHENTICATED),
+        };
+        self.groups.extend(added.map(str::to_owned));
         self
+    }
+
+    /// Returns the resources that kube-apiserver lets a user impersonate who may act as this one: each a
+    /// plural name, a namespace and a name.
+    pub(crate) fn impersonated(&self) -> Vec<(&'static str, &str, &str)> {
+        let account = self.name.strip_prefix("system:serviceaccount:").and_then(|it| it.split_once(':'));
+        let user = match account {
+            Some((namespace, name)) => ("serviceaccounts", namespace, name),
+            None => ("users", "", self.name.as_str()),
+        };
+        [user].into_iter().chain(self.groups.iter().map(|it| ("groups", "", it.as_str()))).collect()
     }
 
     /// Reads the user from a certificate, which must already be verified: the common name and, as
@@ -69,6 +86,19 @@ mod tests {
         let der = certificate(&[(DnType::OrganizationName, "devs"), (DnType::CommonName, "jane")]);
         let user = User::from_certificate(&der).unwrap();
         assert_eq!((user.name.as_str(), user.groups.as_slice()), ("jane", &["devs".to_owned()][..]));
+    }
+
+    #[test]
+    fn a_user_gets_the_group_that_follows_from_the_name() {
+        let groups = |name: &str, groups: &[&str]| {
+            let groups = groups.iter().map(|&it| it.to_owned()).collect();
+            User { name: name.to_owned(), groups, ..User::default() }.authenticated().groups
+        };
+        assert_eq!(groups("jane", &["devs"]), ["devs", "system:authenticated"]);
+        assert_eq!(groups("jane", &["system:unauthenticated"]), ["system:unauthenticated"]);
+        assert_eq!(groups("system:anonymous", &[]), ["system:unauthenticated"]);
+        let account = User { name: "system:serviceaccount:shop:web".to_owned(), ..User::default() };
+        assert_eq!(account.impersonated(), [("serviceaccounts", "shop", "web")]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::definition_follower::DefinitionFollower;
 use crate::ApiError;
@@ -21,6 +22,15 @@ use crate::store::{Change, Encoded, Pending, Store};
 pub trait Freshness: Send + Sync {
     /// Returns the newest version: a read that begins now waits until the store has reached it.
     fn newest(&self) -> Pending<'_, Result<u64, ApiError>>;
+
+    /// Returns the time for which a watch from a version that the store has not reached waits for it,
+    /// before it ends with 410. By default that is `None`: the time in the settings.
+    ///
+    /// A server that is known to have the version may report it late: versions are those of all
+    /// resources, and a resource that does not change reaches them with its bookmarks.
+    fn watch_wait(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// The source of what is read.

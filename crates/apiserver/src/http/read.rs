@@ -12,6 +12,7 @@ use super::service::Service;
 use super::show;
 use crate::ApiError;
 use crate::cluster::{KubeletRequest, ResponseObject};
+use crate::reading::initializing;
 use crate::strconv;
 
 impl Reader {
@@ -25,7 +26,11 @@ impl Reader {
     ) -> Result<Answer, ApiError> {
         self.await_version(query, freshness).await?;
         let place = parsed.place();
-        let found = self.store().get(&place.kind.collection, &place.key()?);
+        let key = place.key()?;
+        // A copy may have been closed meanwhile: then nothing is known about the object.
+        let found = self.store().read(&place.kind.collection, |history, _| {
+            if history.is_closed() { Err(initializing()) } else { Ok(history.get(&key).cloned()) }
+        })?;
         let shown = match found {
             Some(found) => self.backend.show(place.kind, &[found]).await?.pop().flatten(),
             None => None,

@@ -41,7 +41,7 @@ use super::stepping::{Step, StepStream, Stepwise};
 use super::watch_encoder::WatchEncoder;
 use crate::ApiError;
 use crate::faults::{Disturbance, WatchFaults};
-use crate::reading::{Frame, Selection, event_for};
+use crate::reading::{Frame, Selection, event_for, initializing};
 use crate::registry::Kind;
 use crate::request::{InitialEvents, WatchOptions};
 use crate::store::{Change, Cursor, Encoded};
@@ -187,7 +187,8 @@ impl Reader {
             _counted: self.metrics.watch(&kind.def.group, &kind.def.plural),
         };
         watch.plan_bookmark(now);
-        watch.begin(&options, time::after(now, self.settings.version_wait));
+        let wait = freshness.watch_wait().unwrap_or(self.settings.version_wait);
+        watch.begin(&options, time::after(now, wait));
         let kind = Arc::clone(kind);
         let encoding = negotiated.encoding;
         let events = GuardedEvents::new(StepStream::Idle(watch), self.panics.clone(), kind, encoding);
@@ -263,10 +264,15 @@ impl Watch {
         let backend = Arc::clone(&self.backend);
         let store = backend.store();
         let (state, revision) = store.read(&self.kind.collection, |history, revision| {
+            if history.is_closed() {
+                return (None, revision);
+            }
             let all = history.list_in(revision, self.selection.namespace.as_deref(), None);
             let all = all.into_iter().flatten();
-            (all.filter(|it| self.filter().holds(it)).cloned().collect::<Vec<_>>(), revision)
+            (Some(all.filter(|it| self.filter().holds(it)).cloned().collect::<Vec<_>>()), revision)
         });
+        // A copy may have been closed meanwhile: it is not empty.
+        let Some(state) = state else { return self.fail(&initializing()) };
         match store.watch(&self.kind.collection, revision) {
             Ok(cursor) => {
                 self.sent_version = revision;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dogwatch_core::{Details, ObjectKey, Reason, Status};
+use dogwatch_core::ObjectKey;
 use http::{Request, Response};
 use tokio::time::Instant;
 
@@ -17,9 +17,9 @@ use super::resource::MirroredResource;
 use super::settings::MirrorSettings;
 use super::view::View;
 use super::views::Views;
-use crate::ApiError;
 use crate::cluster::Source;
 use crate::http::{CopyService, Freshness, ResponseBody};
+use crate::reading::initializing;
 use crate::registry::CopiedKind;
 use crate::store::{BytesCompressor, CollectionName, CopiedChange, Encoded, EventType, Store};
 
@@ -355,12 +355,4 @@ impl Shared {
             store.trim(old);
         }
     }
-}
-
-/// Returns 429: there is no state yet, as in kube-apiserver while its cache is filled
-/// (k8s.io/apiserver v0.36.4 pkg/storage/cacher/cacher.go).
-fn initializing() -> ApiError {
-    let mut status = Status::failure(Reason::TooManyRequests, "storage is (re)initializing");
-    status.details = Some(Details { retry_after_seconds: 1, ..Details::default() });
-    ApiError(Box::new(status))
 }

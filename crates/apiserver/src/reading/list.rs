@@ -33,6 +33,9 @@ pub(crate) fn list(
     options: &ListOptions,
     selection: &Selection,
 ) -> Result<Page, ApiError> {
+    if history.is_closed() {
+        return Err(initializing());
+    }
     let (version, after) = match &options.version {
         ListVersion::Newest | ListVersion::Any => (revision, None),
         ListVersion::NotOlderThan(version) | ListVersion::Exact(version) if *version > revision => {
@@ -75,6 +78,14 @@ pub(crate) fn list(
     let next =
         last.map(|it| ContinueToken { version: Some(version), after: it.key().clone(), is_of_copy: false });
     Ok(Page { items, version, next, remaining })
+}
+
+/// Returns 429: there is no state now, as in kube-apiserver while its cache is filled
+/// (k8s.io/apiserver v0.36.4 pkg/storage/cacher/cacher.go).
+pub(crate) fn initializing() -> ApiError {
+    let mut status = Status::failure(Reason::TooManyRequests, "storage is (re)initializing");
+    status.details = Some(Details { retry_after_seconds: 1, ..Details::default() });
+    ApiError(Box::new(status))
 }
 
 /// Returns 504, as `NewTooLargeResourceVersionError` in k8s.io/apiserver v0.36.4

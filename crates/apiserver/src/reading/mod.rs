@@ -4,6 +4,6 @@ mod selection;
 mod list;
 mod watch;
 
-pub(crate) use list::{Page, list};
+pub(crate) use list::{Page, initializing, list};
 pub(crate) use selection::Selection;
 pub(crate) use watch::{Frame, event_for};

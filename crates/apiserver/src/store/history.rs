@@ -52,6 +52,11 @@ impl History {
         Self { compacted: version, forgotten: version, ..Self::default() }
     }
 
+    /// Returns true if no version can be read: the collection is closed until it begins again.
+    pub fn is_closed(&self) -> bool {
+        self.compacted == u64::MAX
+    }
+
     /// Returns the current object.
     pub fn get(&self, key: &ObjectKey) -> Option<&Arc<Encoded>> {
         self.objects.get(key)?.now()

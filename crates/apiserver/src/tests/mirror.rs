@@ -134,6 +134,11 @@ impl Maps {
 }
 
 impl Watching {
+    /// Reads a response in JSON.
+    fn of(response: http::Response<ResponseBody>) -> Self {
+        Self { body: response.into_body(), decoder: WatchDecoder::json() }
+    }
+
     /// Returns everything that the watch has to send now.
     fn now(&mut self) -> Vec<Seen> {
         let (mut seen, mut idle) = (Vec::new(), 0);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::pointer::Pointer;
-use super::rule::{Callers, Change, Objects, OnWrite, Rule, patch};
+use super::rule::{Callers, Change, Objects, OnWrite, Rule, is_same, patch};
 
 /// The maximum size of the file.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -21,8 +21,8 @@ const MAX_RULES: usize = 1_000;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleFile {
-    #[serde(default)]
-    rules: Vec<Spanned<RuleEntry>>,
+    /// Required, so that a file that was emptied by mistake is no file without rules.
+    rules: Option<Vec<Spanned<RuleEntry>>>,
     #[serde(default)]
     stale: Vec<String>,
 }
@@ -82,12 +82,13 @@ enum OnWriteEntry {
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) rules: Vec<Rule>,
-    /// The resources that are answered during an outage.
-    pub(crate) stale: Vec<String>,
+    /// The resources that are answered during an outage, each with its group.
+    pub(crate) stale: Vec<(String, String)>,
 }
 
-/// Parses the text of a file. The error begins with the line.
-pub(crate) fn parse(text: &str) -> Result<Parsed, String> {
+/// Parses the text of a file for the resources that are cached, each with its group. The error begins
+/// with the line.
+pub(crate) fn parse(text: &str, cached: &[(String, String)]) -> Result<Parsed, String> {
     if text.len() > MAX_BYTES {
         return Err(format!("the rules are larger than {MAX_BYTES} bytes"));
     }
@@ -95,17 +96,44 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, String> {
         let line = error.location().map(|it| format!("line {}: ", it.line())).unwrap_or_default();
         format!("{line}{}", error.without_snippet())
     })?;
-    if file.rules.len() > MAX_RULES {
+    let Some(entries) = file.rules else {
+        return Err("line 1: the file has no `rules`; without any, it is `rules: []`".to_owned());
+    };
+    if entries.len() > MAX_RULES {
         return Err(format!("there are more than {MAX_RULES} rules"));
     }
-    let rules = file.rules.into_iter().enumerate().map(|(at, entry)| {
+    let rules = entries.into_iter().enumerate().map(|(at, entry)| {
         let line = entry.referenced.line();
-        rule(at + 1, entry.value).map_err(|reason| format!("line {line}: {reason}"))
+        rule(at + 1, entry.value, cached).map_err(|reason| format!("line {line}: {reason}"))
     });
-    Ok(Parsed { rules: rules.collect::<Result<_, _>>()?, stale: file.stale })
+    let rules = rules.collect::<Result<_, _>>()?;
+    let stale = file.stale.iter().map(|it| resolve(it, cached).map_err(|reason| format!("stale: {reason}")));
+    Ok(Parsed { rules, stale: stale.collect::<Result<_, _>>()? })
 }
 
-fn rule(number: usize, entry: RuleEntry) -> Result<Rule, String> {
+/// Returns the cached resource that a word names: its plural, with its group or without.
+///
+/// Resources of other groups may have the same plural, as pods have in metrics.k8s.io: a word without a
+/// group names none of them.
+fn resolve(word: &str, cached: &[(String, String)]) -> Result<(String, String), String> {
+    let found: BTreeSet<&(String, String)> = match word.split_once('.') {
+        Some((name, group)) => cached.iter().filter(|it| is_same(it, group, name)).collect(),
+        None => cached.iter().filter(|(_, name)| name == word).collect(),
+    };
+    let core = found.iter().find(|(group, _)| group.is_empty());
+    match (found.len(), core, found.first()) {
+        (1, _, Some(&only)) => Ok(only.clone()),
+        (_, Some(&core), _) => Ok(core.clone()),
+        (_, _, Some((group, name))) => {
+            Err(format!("{word:?} is in several groups; name one, such as \"{name}.{group}\""))
+        }
+        _ => {
+            Err(format!("{word:?} is not a cached resource; it is named by its plural, such as \"services\""))
+        }
+    }
+}
+
+fn rule(number: usize, entry: RuleEntry, cached: &[(String, String)]) -> Result<Rule, String> {
     let RuleEntry {
         name,
         r#match: matched,
@@ -120,6 +148,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, String> {
     if matched.resource.trim().is_empty() {
         return Err("a rule needs the resource that it is for".to_owned());
     }
+    let resource = resolve(&matched.resource, cached)?;
     let mut changes = Vec::new();
     if let Some(entry) = patched {
         let kind = match entry.r#type {
@@ -166,7 +195,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, String> {
     let name = name.unwrap_or_else(|| format!("rule {number}"));
     Ok(Rule {
         name,
-        resource: matched.resource,
+        resource,
         objects: Objects { namespaces, labels },
         callers: Callers { user: matched.user, user_agent: matched.user_agent },
         changes,
@@ -181,6 +210,37 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Parses a file for pods, secrets and services, and services of Knative.
+    fn parse(text: &str) -> Result<Parsed, String> {
+        let cached = [("", "pods"), ("", "secrets"), ("", "services"), ("serving.knative.dev", "services")];
+        super::parse(text, &cached.map(|(group, name)| (group.to_owned(), name.to_owned())))
+    }
+
+    #[test]
+    fn a_word_names_one_group() {
+        let cached = [("", "pods"), ("", "services"), ("serving.knative.dev", "services"), ("", "events")];
+        let more = [("a.io", "things"), ("b.io", "things"), ("c.io", "widgets")];
+        let all: Vec<_> =
+            cached.iter().chain(&more).map(|&(group, name)| (group.to_owned(), name.to_owned())).collect();
+        let found = |word: &str| resolve(word, &all).map(|(group, name)| format!("{name}/{group}"));
+        for (word, expected) in [
+            ("pods", "pods/"),
+            ("services", "services/"),
+            ("services.serving.knative.dev", "services/serving.knative.dev"),
+            ("events.events.k8s.io", "events/"),
+            ("widgets", "widgets/c.io"),
+            ("things.b.io", "things/b.io"),
+        ] {
+            assert_eq!(found(word).as_deref(), Ok(expected), "{word}");
+        }
+        assert!(found("things").unwrap_err().contains("things.a.io"));
+        assert!(found("pods.metrics.k8s.io").unwrap_err().contains("is not a cached resource"));
+        let pods = ("".to_owned(), "pods".to_owned());
+        assert!(is_same(&pods, "", "pods") && !is_same(&pods, "metrics.k8s.io", "pods"));
+        let events = ("".to_owned(), "events".to_owned());
+        assert!(is_same(&events, "events.k8s.io", "events") && !is_same(&events, "x.io", "events"));
+    }
 
     #[test]
     fn every_field_of_a_rule_is_read() {
@@ -233,6 +293,13 @@ mod tests {
             ("rules: [\n", "line", ""),
             ("rule: []\n", "line 1", "rule"),
             ("stale: pods\n", "line 1", ""),
+            ("", "line 1", "`rules`"),
+            ("# nothing\n", "line 1", "`rules`"),
+            ("rules:\n", "line 1", "`rules`"),
+            ("rules: null\n", "line 1", "`rules`"),
+            ("{}\n", "line 1", "`rules`"),
+            ("stale: [pods]\n", "line 1", "`rules`"),
+            ("rules:\n- match: {resource: nodes}\n  hide: true\n", "line 2", "not a cached resource"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(line) && error.contains(reason), "{text}: {error}");

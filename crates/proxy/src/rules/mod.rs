@@ -3,65 +3,65 @@
 //! A rule decides by the stored object whether it applies, so the order of rules matters only where
 //! they change the same field. It cannot change what identifies an object: key, uid, kind, version.
 //!
+//! A kind of change is a variant of `Change` in `rule.rs`, a function from an object to an object, and
+//! its fields in `file.rs`; a kind of condition is a field of `Objects`. Nothing else knows the kinds:
+//! views and writes compare the objects before and after.
+//!
 //! The `mod` lines below are in layer order.
 
 mod pointer;
 mod rule;
 mod file;
+mod difference;
 mod write;
+#[cfg(test)]
+pub(crate) mod generated;
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-pub(crate) use rule::Rule;
-use rule::names;
-pub(crate) use write::{RefusedWrite, refuses_writes, restored};
+pub(crate) use rule::{Rule, is_same};
+pub(crate) use write::{PatchForm, RefusedWrite, check_patch, refuses_writes, restored};
 
 /// The rules of one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleSet {
     rules: Vec<Arc<Rule>>,
-    stale: Vec<String>,
+    stale: Vec<(String, String)>,
 }
 
 impl RuleSet {
-    /// Parses a file of rules.
+    /// Parses a file of rules for the resources that are cached, each a group and a plural name.
     ///
     /// # Errors
     /// The error is a line of text with the line of the file and the reason.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let file::Parsed { rules, stale } = file::parse(text)?;
+    pub(crate) fn parse(text: &str, cached: &[(String, String)]) -> Result<Self, String> {
+        let file::Parsed { rules, stale } = file::parse(text, cached)?;
         Ok(Self { rules: rules.into_iter().map(Arc::new).collect(), stale })
     }
 
     /// Returns true if the resource is answered from memory while upstream cannot be reached.
     pub(crate) fn allows_stale(&self, group: &str, resource: &str) -> bool {
-        self.stale.iter().any(|it| names(it, group, resource))
+        self.stale.iter().any(|it| is_same(it, group, resource))
     }
 
     /// Returns the rules for a resource, in order.
     pub(crate) fn of(&self, group: &str, resource: &str) -> Vec<Arc<Rule>> {
         self.rules.iter().filter(|it| it.is_of(group, resource)).cloned().collect()
     }
-
-    /// Returns the first resource in the file that is none of these, each with its group.
-    pub(crate) fn stray_resource<'a>(
-        &self,
-        resources: impl Iterator<Item = (&'a str, &'a str)> + Clone,
-    ) -> Option<&str> {
-        let named = self.rules.iter().map(|it| &it.resource).chain(&self.stale);
-        let is_stray = |it: &&String| !resources.clone().any(|(group, name)| names(it, group, name));
-        named.into_iter().find(is_stray).map(String::as_str)
-    }
 }
 
-/// Returns an object as its callers see it by these rules; `None` if it is hidden.
+/// Returns an object as its callers see it by these rules; `None` if it is hidden, and for a value that
+/// is no object.
 pub(crate) fn seen(rules: &[Arc<Rule>], object: &Value) -> Option<Value> {
+    if !object.is_object() {
+        return None;
+    }
     let mut seen = object.clone();
     let changes = rules.iter().filter(|it| it.objects.contain(object)).flat_map(|it| &it.changes);
     for change in changes {
-        seen = change.apply(seen)?;
+        seen = change.apply(seen).filter(Value::is_object)?;
     }
     keep_identity(object, &mut seen);
     Some(seen)
@@ -98,13 +98,18 @@ fn keep_identity(object: &Value, seen: &mut Value) {
 mod tests {
     use std::collections::BTreeMap;
 
+    use dogwatch_apimachinery::patch::{Patch, PatchKind};
+    use dogwatch_apimachinery::schema::{NoDefinitions, Schema};
     use proptest::prelude::*;
     use serde_json::json;
 
+    use super::difference::{Missing, differences};
+    use super::generated::{any_caller, any_object, any_rule, rules_for};
     use super::*;
 
     fn rules(text: &str) -> Vec<Arc<Rule>> {
-        RuleSet::parse(text).unwrap().rules
+        let cached = ["services", "maps"].map(|it| (String::new(), it.to_owned()));
+        RuleSet::parse(text, &cached).unwrap().rules
     }
 
     #[test]
@@ -151,32 +156,81 @@ mod tests {
         assert_eq!(view["metadata"], json!({ "name": "a", "resourceVersion": "3", "labels": { "b": "c" } }));
     }
 
-    /// A rule of any kind, over a few labels and fields.
-    fn any_rule() -> impl Strategy<Value = String> {
-        let selector = prop_oneof![
-            Just(""),
-            Just(", labels: tier=web"),
-            Just(", labels: '!tier'"),
-            Just(", namespace: b")
-        ];
-        let change = prop_oneof![
-            Just("hide: true"),
-            Just("annotations: {seen: 'yes'}"),
-            Just("redact: [/data/a, /items/*/x]"),
-            Just("patch: {type: merge, value: {data: {b: new, c: null}, metadata: {labels: {tier: db}}}}"),
-            Just("patch: {type: json, value: [{op: remove, path: /data/c}]}"),
-        ];
-        (selector, change)
-            .prop_map(|(selector, change)| format!("- match: {{resource: maps{selector}}}\n  {change}\n"))
+    #[test]
+    fn a_value_that_is_no_object_is_not_shown() {
+        let annotated = rules("rules:\n- match: {resource: services}\n  annotations: {a: b}\n");
+        for value in [json!("text"), json!([]), json!(null)] {
+            assert_eq!(seen(&annotated, &value), None);
+        }
+        assert_eq!(seen(&annotated, &json!({ "a": 1 })), Some(json!({ "a": 1 })), "it has no metadata");
     }
 
-    fn any_object() -> impl Strategy<Value = Value> {
-        let tier = proptest::option::of(prop_oneof![Just("web"), Just("db")]);
-        let data = proptest::collection::btree_map("[abc]", "[xy]", 0..3);
-        (prop_oneof![Just("a"), Just("b")], tier, data, "[pqr]").prop_map(|(namespace, tier, data, name)| {
-            let labels: BTreeMap<_, _> = tier.map(|it| ("tier", it)).into_iter().collect();
-            json!({ "metadata": { "name": name, "namespace": namespace, "labels": labels }, "data": data, "items": [{ "x": 1, "y": 2 }] })
-        })
+    /// A change of an object by its caller: a value, or none, at one of the places that rules change.
+    fn any_edit() -> impl Strategy<Value = (Vec<&'static str>, Option<Value>)> {
+        let place = prop_oneof![
+            Just(vec!["data", "a"]),
+            Just(vec!["data", "b"]),
+            Just(vec!["data"]),
+            Just(vec!["items"]),
+            Just(vec!["endpoints"]),
+            Just(vec!["copy"]),
+            Just(vec!["extra"]),
+            Just(vec!["spec", "externalName"]),
+            Just(vec!["spec", "rules"]),
+            Just(vec!["metadata", "annotations"]),
+            Just(vec!["metadata", "annotations", "seen"]),
+            Just(vec!["metadata", "labels", "tier"]),
+        ];
+        let value = prop_oneof![
+            Just(None),
+            Just(Some(json!("own"))),
+            Just(Some(json!([{ "x": 5, "zone": "near" }]))),
+            Just(Some(json!({ "own": "value" }))),
+            Just(Some(json!({}))),
+        ];
+        (place, value)
+    }
+
+    /// Returns the merge patch of an edit, in which null removes.
+    fn merge_patch((place, value): &(Vec<&'static str>, Option<Value>)) -> Value {
+        place.iter().rev().fold(value.clone().unwrap_or_default(), |inner, key| json!({ *key: inner }))
+    }
+
+    /// Returns the JSON patch of an edit.
+    fn json_patch((place, value): &(Vec<&'static str>, Option<Value>)) -> Value {
+        let path: String = place.iter().map(|it| format!("/{it}")).collect();
+        match value {
+            Some(value) => json!([{ "op": "add", "path": path, "value": value }]),
+            None => json!([{ "op": "remove", "path": path }]),
+        }
+    }
+
+    /// Applies a patch as kube-apiserver does; `None` if it does not apply.
+    fn patched(kind: PatchKind, patch: &Value, object: &Value) -> Option<Value> {
+        let patch = Patch::decode(kind, &serde_json::to_vec(patch).unwrap(), false).unwrap();
+        patch.apply(object, &Schema::Any, &NoDefinitions).ok()
+    }
+
+    /// Checks that `result` has, at every place, what the caller has changed of `read`, and otherwise what
+    /// is stored.
+    fn check_stored(
+        read: &Value,
+        written: &Value,
+        stored: &Value,
+        result: &Value,
+    ) -> Result<(), TestCaseError> {
+        for place in differences(read, written, Missing::AsEmpty) {
+            let kept = differences(written, result, Missing::AsEmpty);
+            prop_assert!(
+                !kept.iter().any(|it| place.overlaps(it)),
+                "the change of {place} is lost: {result}"
+            );
+        }
+        for place in differences(stored, result, Missing::AsEmpty) {
+            let changed = differences(read, written, Missing::AsEmpty);
+            prop_assert!(changed.iter().any(|it| it.overlaps(&place)), "{place} was not changed: {result}");
+        }
+        Ok(())
     }
 
     proptest! {
@@ -184,9 +238,10 @@ mod tests {
         #[test]
         fn a_list_is_the_fold_of_a_watch_for_every_set_of_rules(
             texts in proptest::collection::vec(any_rule(), 0..4),
+            caller in any_caller(),
             writes in proptest::collection::vec((any_object(), any::<bool>()), 0..20),
         ) {
-            let rules = if texts.is_empty() { Vec::new() } else { rules(&format!("rules:\n{}", texts.concat())) };
+            let rules = rules_for(&texts, caller);
             let key = |it: &Value| (it["metadata"]["namespace"].clone().to_string(), it["metadata"]["name"].to_string());
             let (mut stored, mut watched) = (BTreeMap::new(), BTreeMap::new());
             for (object, deleted) in writes {
@@ -213,12 +268,58 @@ mod tests {
         #[test]
         fn writing_back_what_was_read_changes_nothing(
             texts in proptest::collection::vec(any_rule(), 1..4),
+            caller in any_caller(),
             object in any_object(),
         ) {
-            let rules = rules(&format!("rules:\n{}", texts.concat()));
+            let rules = rules_for(&texts, caller);
             let is_refused = refuses_writes(&rules, &object).is_some();
             if let Some(read) = seen(&rules, &object).filter(|_| !is_refused) {
                 prop_assert_eq!(restored(&rules, read, &object).map_err(|it| it.to_string()), Ok(object));
+            }
+        }
+
+        /// An update is refused, or the caller's change is stored and nothing that a rule added.
+        #[test]
+        fn a_callers_update_is_stored_or_refused(
+            texts in proptest::collection::vec(any_rule(), 1..4),
+            caller in any_caller(),
+            object in any_object(),
+            edit in any_edit(),
+        ) {
+            let rules = rules_for(&texts, caller);
+            let Some(read) = seen(&rules, &object) else { return Ok(()) };
+            let Some(written) = patched(PatchKind::Merge, &merge_patch(&edit), &read) else { return Ok(()) };
+            let Ok(result) = restored(&rules, written.clone(), &object) else { return Ok(()) };
+            check_stored(&read, &written, &object, &result)?;
+        }
+
+        /// A patch is refused, or it does to the stored object what it does to the one that is seen.
+        #[test]
+        fn a_callers_patch_is_stored_or_refused(
+            texts in proptest::collection::vec(any_rule(), 1..4),
+            caller in any_caller(),
+            object in any_object(),
+            edit in any_edit(),
+        ) {
+            let rules = rules_for(&texts, caller);
+            let Some(read) = seen(&rules, &object) else { return Ok(()) };
+            let (merge, json) = (merge_patch(&edit), json_patch(&edit));
+            for (form, kind, patch) in [
+                (PatchForm::Merge, PatchKind::Merge, &merge),
+                (PatchForm::Strategic, PatchKind::Strategic, &merge),
+                (PatchForm::Json, PatchKind::Json, &json),
+            ] {
+                if check_patch(&rules, form, patch, &object).is_err() {
+                    continue;
+                }
+                let (wanted, result) = (patched(kind, patch, &read), patched(kind, patch, &object));
+                // The API server refuses it.
+                let (Some(wanted), Some(result)) = (wanted, result) else { continue };
+                check_stored(&read, &wanted, &object, &result)?;
+            }
+            // What a manager applies is merged like a merge patch; its lists are refused as a whole.
+            if check_patch(&rules, PatchForm::Apply, &merge, &object).is_ok() {
+                prop_assert!(check_patch(&rules, PatchForm::Merge, &merge, &object).is_ok());
             }
         }
 

@@ -41,12 +41,14 @@ impl Pointer {
         )
     }
 
-    /// Returns the place up to the first item of a list or `*`, and true if that is the whole
-    /// pointer: a place that does not move when a list is reordered.
-    pub(crate) fn fixed(&self) -> (Self, bool) {
-        let moves = |it: &String| it == EVERY || it == "-" || it.bytes().all(|it| it.is_ascii_digit());
-        let length = self.0.iter().position(moves).unwrap_or(self.0.len());
-        (Self(self.0[..length].to_vec()), length == self.0.len())
+    /// Returns true if one of the places is the other, or contains it.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(one, other)| one == other)
+    }
+
+    /// Returns true if the other place is inside this one.
+    pub(crate) fn contains(&self, other: &Self) -> bool {
+        self.overlaps(other) && self.0.len() < other.0.len()
     }
 
     /// Calls `change` for every value at the place, which may replace it, or remove it with `None`.
@@ -72,47 +74,6 @@ impl Pointer {
             }
             _ => {}
         });
-    }
-
-    /// Returns the value at a place without `*`.
-    pub(crate) fn get<'a>(&self, value: &'a Value) -> Option<&'a Value> {
-        self.0.iter().try_fold(value, |value, key| match value {
-            Value::Object(fields) => fields.get(key),
-            Value::Array(items) => items.get(key.parse::<usize>().ok()?),
-            _ => None,
-        })
-    }
-
-    /// Makes the value at a place of keys what it is in `model`. Objects on the way are added if the
-    /// model has them, and removed if they become empty and the model does not have them.
-    pub(crate) fn copy(&self, model: &Value, value: &mut Value) {
-        let (Some((key, rest)), Value::Object(fields)) = (self.0.split_first(), value) else { return };
-        match (model.get(key), rest.is_empty()) {
-            (Some(model), true) => {
-                fields.insert(key.clone(), model.clone());
-            }
-            (None, true) => {
-                fields.remove(key);
-            }
-            (Some(model), false) => {
-                let is_new = !fields.contains_key(key);
-                let inner =
-                    fields.entry(key.clone()).or_insert_with(|| Value::Object(serde_json::Map::new()));
-                Self(rest.to_vec()).copy(model, inner);
-                // The model has nothing at the place, so the way there is not needed.
-                if is_new && inner != model && inner.as_object().is_some_and(serde_json::Map::is_empty) {
-                    fields.remove(key);
-                }
-            }
-            (None, false) => {
-                if let Some(inner) = fields.get_mut(key) {
-                    Self(rest.to_vec()).copy(&Value::Null, inner);
-                    if inner.as_object().is_some_and(serde_json::Map::is_empty) {
-                        fields.remove(key);
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -164,32 +125,17 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_is_fixed_up_to_the_first_item() {
-        for (path, fixed, whole) in [
-            ("/metadata/annotations/a~1b", "/metadata/annotations/a~1b", true),
-            ("/spec/ports/-", "/spec/ports", false),
-            ("/spec/containers/*/env", "/spec/containers", false),
-            ("/spec/ports/0/port", "/spec/ports", false),
-        ] {
-            let (found, is_whole) = Pointer::parse(path).unwrap().fixed();
-            assert_eq!((found.to_string().as_str(), is_whole), (fixed, whole), "{path}");
-        }
-        assert!(Pointer::parse("spec").is_err());
-    }
-
-    #[test]
-    fn copying_adds_and_removes_the_way_there() {
-        let copied = |path: &str, model: Value, mut value: Value| {
-            Pointer::parse(path).unwrap().copy(&model, &mut value);
-            value
+    fn places_overlap_if_one_contains_the_other() {
+        let overlap = |one: &str, other: &str| {
+            let (one, other) = (Pointer::parse(one).unwrap(), Pointer::parse(other).unwrap());
+            (one.overlaps(&other), one.contains(&other))
         };
-        let path = "/metadata/annotations/seen";
-        let seen = || json!({ "metadata": { "annotations": { "seen": "x" } } });
-        assert_eq!(copied(path, json!({ "metadata": { "name": "a" } }), seen()), json!({ "metadata": {} }));
-        assert_eq!(copied(path, seen(), json!({ "metadata": {} })), seen());
-        let other = json!({ "metadata": { "annotations": { "other": "y" } } });
-        assert_eq!(copied(path, other.clone(), other.clone()), other);
-        assert_eq!(copied("/data", json!({}), json!({ "data": { "a": 1 } })), json!({}));
+        assert_eq!(overlap("/spec/ports", "/spec/ports"), (true, false));
+        assert_eq!(overlap("/spec", "/spec/ports"), (true, true));
+        assert_eq!(overlap("/spec/ports/0", "/spec/ports"), (true, false));
+        assert_eq!(overlap("/spec/a", "/spec/b"), (false, false));
+        assert!(Pointer::of(&[]).contains(&Pointer::of(&["a"])));
+        assert!(Pointer::parse("spec").is_err());
     }
 
     #[test]

@@ -27,8 +27,8 @@ const MANAGED_FIELDS: [&str; 2] = ["metadata", "managedFields"];
 pub(crate) struct Rule {
     /// The name for messages.
     pub(crate) name: String,
-    /// The resource, as it was given.
-    pub(crate) resource: String,
+    /// The group and the plural name of the resource.
+    pub(crate) resource: (String, String),
     pub(crate) objects: Objects,
     pub(crate) callers: Callers,
     pub(crate) changes: Vec<Change>,
@@ -56,8 +56,8 @@ pub(crate) struct Callers {
 pub(crate) enum Change {
     /// Removes the object from the view.
     Hide,
-    /// Applies a patch, and the places that it touches.
-    Patch(Patch, Vec<Pointer>),
+    /// Applies a patch.
+    Patch(Patch),
     /// Sets annotations.
     Annotate(BTreeMap<String, String>),
     /// Removes the values at these places, and the metadata that repeats them.
@@ -78,9 +78,9 @@ pub(crate) enum OnWrite {
 }
 
 impl Rule {
-    /// Returns true if the rule is for a resource: its name alone, or with its group.
+    /// Returns true if the rule is for a resource.
     pub(crate) fn is_of(&self, group: &str, resource: &str) -> bool {
-        names(&self.resource, group, resource)
+        is_same(&self.resource, group, resource)
     }
 
     /// Returns true if the rule hides objects.
@@ -95,17 +95,10 @@ impl Rule {
     }
 }
 
-/// Returns true if two groups have the same objects: events are in two.
-fn is_of_events(resource: &str, one: &str, other: &str) -> bool {
-    resource == "events" && [one, other].iter().all(|it| matches!(*it, "" | "events.k8s.io"))
-}
-
-/// Returns true if a word of the file names a resource: by its plural, with its group or without.
-pub(crate) fn names(word: &str, group: &str, resource: &str) -> bool {
-    match word.split_once('.') {
-        None => word == resource,
-        Some((name, of)) => name == resource && (of == group || is_of_events(resource, of, group)),
-    }
+/// Returns true if a resource of another group has the same objects: events are in two groups.
+pub(crate) fn is_same((of, name): &(String, String), group: &str, resource: &str) -> bool {
+    let is_of_events = |it: &str| matches!(it, "" | "events.k8s.io");
+    name == resource && (of == group || (resource == "events" && is_of_events(of) && is_of_events(group)))
 }
 
 impl Objects {
@@ -136,7 +129,7 @@ impl Change {
     pub(crate) fn apply(&self, mut object: Value) -> Option<Value> {
         match self {
             Self::Hide => return None,
-            Self::Patch(patch, _) => {
+            Self::Patch(patch) => {
                 // A patch that does not apply to this object, for example because of its `test`, leaves
                 // it as it is.
                 if let Ok(patched) = patch.apply(&object, &Schema::Any, &NoDefinitions) {
@@ -144,7 +137,7 @@ impl Change {
                 }
             }
             Self::Annotate(annotations) => {
-                if let Value::Object(metadata) = &mut object["metadata"] {
+                if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
                     let current = metadata.entry("annotations").or_insert(Value::Null);
                     if !current.is_object() {
                         *current = Value::Object(serde_json::Map::new());
@@ -173,20 +166,6 @@ impl Change {
         }
         Some(object)
     }
-
-    /// Returns the places that the change may touch. A hidden object has none.
-    pub(crate) fn touches(&self) -> Vec<Pointer> {
-        match self {
-            Self::Hide => Vec::new(),
-            Self::Patch(_, places) | Self::Redact(places) => places.clone(),
-            Self::Annotate(annotations) => {
-                let all = Pointer::of(&["metadata", "annotations"]);
-                annotations.keys().map(|it| all.member(it)).collect()
-            }
-            Self::RenameHosts(_) => hosts().collect(),
-            Self::KeepZone(_) => vec![Pointer::of(&["endpoints"])],
-        }
-    }
 }
 
 /// Decodes a patch of a rule; the error says what is wrong with it.
@@ -212,7 +191,7 @@ pub(crate) fn patch(kind: PatchKind, value: &Value) -> Result<Change, String> {
     }
     match places.iter().find(|it| it.is_identity()) {
         Some(place) => Err(format!("a rule cannot change {place}, which identifies the object")),
-        None => Ok(Change::Patch(patch, places)),
+        None => Ok(Change::Patch(patch)),
     }
 }
 

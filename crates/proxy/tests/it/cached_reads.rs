@@ -50,6 +50,7 @@ fn caching(resources: &[&str]) -> ProxyOptions {
     let mut options = ProxyOptions::default();
     options.resources = resources.iter().map(|&it| it.to_owned()).collect();
     options.review_ttl = Duration::from_millis(200);
+    options.watch_review_ttl = Duration::from_millis(200);
     options
 }
 
@@ -255,7 +256,7 @@ async fn during_an_outage_only_permitted_resources_are_answered_and_say_so() {
     let server = server().await;
     let folder = tempfile::tempdir().unwrap();
     let rules = folder.path().join("rules.yaml");
-    std::fs::write(&rules, "stale: [configmaps]\n").unwrap();
+    std::fs::write(&rules, "rules: []\nstale: [configmaps]\n").unwrap();
     let mut options = caching(&["configmaps", "pods"]);
     options.rules = Some(rules);
     // Rights are remembered for the whole outage.
@@ -298,6 +299,46 @@ async fn during_an_outage_only_permitted_resources_are_answered_and_say_so() {
     .await;
 }
 
+/// Two proxies of one server have seen different bookmarks: a client that moves between them may be
+/// ahead of the other one.
+#[tokio::test]
+async fn a_watch_from_a_version_of_another_resource_is_not_passed_on() {
+    let server = server().await;
+    let proxy = proxy_of(&server, caching(&["configmaps"])).await;
+    warm(&server, &proxy).await;
+    let writer = direct(&server);
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": { "name": "newer", "namespace": "default" },
+        "spec": { "containers": [{ "name": "a", "image": "b" }] },
+    }))
+    .unwrap();
+    let pods = Api::<Pod>::namespaced(writer.client().clone(), "default");
+    let pod = pods.create(&WriteParams::default(), &pod).await.unwrap();
+    let ahead = WatchParams::after(pod.metadata.resource_version.unwrap());
+    let watches = reached(&server, "watch");
+    let alice = maps(caller(&proxy, "alice-token"));
+    let opened = join_all((0..20).map(|_| alice.watch(&ahead))).await;
+    writer.create(&WriteParams::default(), &map("a", "1")).await.unwrap();
+    for watch in opened {
+        let event = within("the addition", watch.unwrap().next()).await;
+        assert!(matches!(&event, Some(Ok(WatchEvent::Added(_)))), "{event:?}");
+    }
+    assert_eq!(reached(&server, "watch"), watches, "no watch was passed on");
+}
+
+#[tokio::test]
+async fn a_watch_from_a_version_that_never_was_lists_again() {
+    let server = server().await;
+    let proxy = proxy_of(&server, caching(&["configmaps"])).await;
+    warm(&server, &proxy).await;
+    let alice = maps(caller(&proxy, "alice-token"));
+    let watches = reached(&server, "watch");
+    let mut watch = alice.watch(&WatchParams::after("99999999")).await.unwrap();
+    let event = within("the end of the watch", watch.next()).await;
+    assert!(!matches!(&event, Some(Ok(WatchEvent::Added(_)))), "{event:?}");
+    assert_eq!(reached(&server, "watch"), watches);
+}
+
 #[tokio::test]
 async fn a_resource_that_is_not_served_is_named() {
     let server = server().await;
@@ -332,7 +373,7 @@ async fn operators_see_readiness_by_resource_and_metrics() {
     assert_eq!(text("livez").await.as_deref(), Some("ok\n"));
     warm(&server, &proxy).await;
     let metrics = text("metrics").await.unwrap();
-    let objects = "dogwatch_proxy_objects{group=\"\",resource=\"configmaps\"} ";
+    let objects = "dogwatch_proxy_objects{group=\"\",version=\"v1\",resource=\"configmaps\"} ";
     let line = metrics.lines().find(|it| it.starts_with(objects)).unwrap();
     assert_ne!(line, format!("{objects}0"));
     assert!(metrics.contains("# TYPE dogwatch_proxy_cached_reads_total counter"), "{metrics}");

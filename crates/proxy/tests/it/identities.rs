@@ -1,12 +1,13 @@
 //! Callers with client certificates: by impersonation, and by the headers of a front proxy.
 
-use dogwatch_apiserver::{ApiServer, AuthorizationMode, Certificates};
+use dogwatch_apiserver::{ApiServer, AuthorizationMode, Certificates, User};
 use dogwatch_client::config::{Identity, Impersonation, Pem};
 use dogwatch_client::{Client, Config};
+use dogwatch_core::ListParams;
 use dogwatch_proxy::{Proxy, ProxyOptions};
 use serde_json::{Value, json};
 
-use crate::support::{config, proxy_of, within};
+use crate::support::{config, maps, proxy_of, warm, within};
 use crate::upstream_double::recording;
 
 /// The authority of client certificates, in a file.
@@ -97,6 +98,7 @@ async fn a_front_proxy_names_the_user_in_headers_and_nothing_else_does() {
     let authority = Authority::new();
     let mut options = authority.options();
     options.front_proxy = Some(authority.identity("front-proxy", ""));
+    options.front_proxy_strips = vec!["X-Forwarded-User".to_owned()];
     let proxy = Proxy::start(upstream, options).await.unwrap();
 
     let jane = Client::new(with_certificate(&proxy, authority.identity("jane", "devs"))).unwrap();
@@ -104,6 +106,7 @@ async fn a_front_proxy_names_the_user_in_headers_and_nothing_else_does() {
         let request = client.get().path(&["version"]);
         let request = request.header("x-remote-user".parse().unwrap(), "root");
         let request = request.header("x-remote-extra-a".parse().unwrap(), "b");
+        let request = request.header("x-forwarded-user".parse().unwrap(), "root");
         request.header("x-remote-group".parse().unwrap(), "system:masters").bytes()
     };
     within("an answer", smuggled(&jane)).await.unwrap();
@@ -113,7 +116,9 @@ async fn a_front_proxy_names_the_user_in_headers_and_nothing_else_does() {
         (&"jane".parse().unwrap(), &"devs".parse().unwrap())
     );
     assert_eq!(headers.get_all("x-remote-group").iter().count(), 1);
-    assert!(!headers.contains_key("x-remote-extra-a") && !headers.contains_key("authorization"));
+    for removed in ["x-remote-extra-a", "x-forwarded-user", "authorization"] {
+        assert!(!headers.contains_key(removed), "{removed}");
+    }
 
     let bob = crate::support::caller(&proxy, "token-of-bob");
     within("an answer", smuggled(&bob)).await.unwrap();
@@ -135,4 +140,68 @@ async fn callers_without_a_certificate_do_not_get_the_rights_of_the_proxy() {
     let stranger = Client::new(config(&proxy.kubeconfig(&proxy.url()))).unwrap();
     let error = whoami(&stranger).await.unwrap_err();
     assert!(error.is_unauthorized() || error.is_forbidden(), "{error}");
+}
+
+/// The proxy's user may do what it needs for shared reads, and act as Jane of the group `devs`.
+const PROXY_OF_JANE: &str = "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: proxy}
+rules:
+- {apiGroups: [''], resources: [configmaps], verbs: [list, watch]}
+- {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}
+- {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
+- {apiGroups: [''], resources: [users], resourceNames: [jane, 'system:anonymous'], verbs: [impersonate]}
+- {apiGroups: [''], resources: [groups], resourceNames: [devs], verbs: [impersonate]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: proxy}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: proxy}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: User, name: proxy}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: readers}
+rules:
+- {apiGroups: [''], resources: [configmaps], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: readers}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: readers}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:authenticated'}
+";
+
+#[tokio::test]
+async fn a_cached_read_needs_the_right_to_act_as_the_user_of_the_certificate() {
+    let server = ApiServer::builder()
+        .tls(true)
+        .token("admin")
+        .token_of("proxy-token", User::named("proxy", &[]))
+        .authorization(AuthorizationMode::Rbac)
+        .yaml(PROXY_OF_JANE)
+        .start()
+        .await
+        .unwrap();
+    let mut own = config(&server.kubeconfig());
+    own.auth.token = Some("proxy-token".into());
+    let authority = Authority::new();
+    let mut options = authority.options();
+    options.resources = vec!["configmaps".to_owned()];
+    let proxy = Proxy::start(own, options).await.unwrap();
+    warm(&server, &proxy).await;
+    let list = async |user: &str, group: &str, version: &str| {
+        let client = Client::new(with_certificate(&proxy, authority.identity(user, group))).unwrap();
+        maps(client).list(&ListParams::default().at(version)).await.map(drop)
+    };
+    let before = server.requests().verb("list").resource("configmaps").count();
+    within("Jane's list", list("jane", "devs", "0")).await.unwrap();
+    assert_eq!(server.requests().verb("list").resource("configmaps").count(), before, "from memory");
+    for (user, group) in [("jane", "system:masters"), ("root", "devs"), ("system:anonymous", "devs")] {
+        let error = within("a refusal", list(user, group, "0")).await.unwrap_err();
+        assert!(error.is_forbidden(), "{user} of {group}: {error}");
+    }
 }

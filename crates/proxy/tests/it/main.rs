@@ -9,3 +9,4 @@ mod hostile_requests;
 mod tunnels;
 mod cached_reads;
 mod rules;
+mod survival;

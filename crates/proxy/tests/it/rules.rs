@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use dogwatch_apiserver::{ApiServer, AuthorizationMode, User};
 use dogwatch_client::api::Patch;
-use dogwatch_client::{Api, Client};
+use dogwatch_client::transport::{Transport, TransportOptions};
+use dogwatch_client::{Api, Client, RequestBody, boxed};
 use dogwatch_core::{DeleteParams, LabelSelector, ListParams, PatchParams, WatchParams, WriteParams};
 use dogwatch_proxy::{Proxy, ProxyOptions};
 use dogwatch_wire::WatchEvent;
 use futures_util::StreamExt;
+use http::Request;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
@@ -338,4 +340,194 @@ async fn changed_rules_end_watches_and_an_invalid_file_changes_nothing() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_patch_of_any_type_stores_the_callers_change_or_is_refused() {
+    let ruled = Ruled::start(MARK).await;
+    ruled.create("marked", &[("rewrite", "yes")]).await;
+    let client = caller(&ruled.proxy, "admin");
+    let (merge, strategic) = ("application/merge-patch+json", "application/strategic-merge-patch+json");
+    let (json_patch, apply) = ("application/json-patch+json", "application/apply-patch+yaml");
+    let annotation = |key: &str| json!({ "metadata": { "annotations": { key: "own" } } });
+    let applied = |key: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "marked", "annotations": { key: "own" } },
+        })
+    };
+    let add = |path: &str, value: &str| json!([{ "op": "add", "path": path, "value": value }]);
+    let stale = json!({ "metadata": { "resourceVersion": "1" }, "data": { "value": "3" } });
+    for (media, body, expected) in [
+        (merge, annotation("seen"), 403),
+        (strategic, annotation("seen"), 403),
+        (json_patch, add("/metadata/annotations/seen", "own"), 403),
+        (apply, applied("seen"), 403),
+        (merge, json!({ "metadata": { "annotations": null } }), 403),
+        (merge, stale, 409),
+        (json_patch, json!([{ "op": "test", "path": "/metadata/resourceVersion", "value": "1" }]), 409),
+        (merge, annotation("a-merge"), 200),
+        (strategic, annotation("a-strategic"), 200),
+        (json_patch, add("/data/value", "2"), 200),
+        (apply, applied("applied"), 200),
+    ] {
+        let uri = "/api/v1/namespaces/default/configmaps/marked?fieldManager=test";
+        let answer = client.patch(media).uri(uri).json(&body).max_retries(0).bytes().await;
+        match answer {
+            Ok(bytes) => {
+                let shown: Value = serde_json::from_slice(&bytes).unwrap();
+                assert_eq!(
+                    (shown["metadata"]["annotations"]["seen"].as_str(), expected),
+                    (Some("through-the-proxy"), 200)
+                );
+            }
+            Err(error) => {
+                let is_expected = match expected {
+                    403 => error.is_forbidden() && error.to_string().contains("\"mark\""),
+                    409 => error.is_conflict(),
+                    _ => false,
+                };
+                assert!(is_expected, "{media} {body}: {error}");
+            }
+        }
+    }
+    let stored = ruled.stored().get("marked").await.unwrap();
+    let annotations: Vec<_> = stored.metadata.annotations.unwrap().into_keys().collect();
+    assert_eq!(annotations, ["a-merge", "a-strategic", "applied"]);
+    assert_eq!(stored.data.unwrap()["value"], "2");
+}
+
+#[tokio::test]
+async fn patches_for_any_version_are_repeated_while_the_object_changes() {
+    let ruled = Ruled::start(MARK).await;
+    ruled.create("marked", &[("rewrite", "yes")]).await;
+    let seen = ruled.seen();
+    for round in 0..5 {
+        let patches = (0..3).map(|number| {
+            let patch = json!({ "data": { format!("key-{round}-{number}"): "1" } });
+            let seen = seen.clone();
+            async move { seen.patch("marked", &PatchParams::default(), Patch::Merge(&patch)).await }
+        });
+        for answer in futures_util::future::join_all(patches).await {
+            answer.unwrap();
+        }
+    }
+    assert_eq!(ruled.stored().get("marked").await.unwrap().data.unwrap().len(), 16);
+}
+
+#[tokio::test]
+async fn an_update_of_what_a_rule_changes_too_is_stored_or_refused() {
+    let ruled = Ruled::start(
+        "rules:\n- {name: host, match: {resource: configmaps}, patch: {type: merge, value: {data: {host: new, list: '1'}}}}\n",
+    )
+    .await;
+    let mut own = map("a", "1");
+    own.data.as_mut().unwrap().insert("host".to_owned(), "old".to_owned());
+    ruled.stored().create(&WriteParams::default(), &own).await.unwrap();
+    let mut map = ruled.seen().get("a").await.unwrap();
+    map.data.as_mut().unwrap().insert("host".to_owned(), "own".to_owned());
+    ruled.seen().replace("a", &WriteParams::default(), &map).await.unwrap();
+    let data = ruled.stored().get("a").await.unwrap().data.unwrap();
+    assert_eq!((data["host"].as_str(), data.get("list")), ("own", None));
+}
+
+/// Config maps of another group.
+const OTHER_MAPS: &str = "\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: configmaps.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: ConfigMap, plural: configmaps, singular: configmap}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+#[tokio::test]
+async fn rules_for_a_resource_leave_other_groups_alone() {
+    let server = ApiServer::builder().tls(true).token("admin").yaml(OTHER_MAPS).start().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.yaml");
+    std::fs::write(&file, "rules:\n- match: {resource: configmaps}\n  hide: true\n").unwrap();
+    let mut options = ProxyOptions::default();
+    options.resources = vec!["configmaps".to_owned()];
+    options.rules = Some(file);
+    let proxy = proxy_of(&server, options).await;
+    let client = caller(&proxy, "admin");
+    within("a list of the other group", async {
+        while client.get().uri("/apis/example.com/v1/configmaps").max_retries(0).bytes().await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let listed: Value = client.get().uri("/api/v1/namespaces/default/configmaps").send().await.unwrap();
+    assert_eq!(listed["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_watch_that_was_passed_on_ends_when_rules_appear() {
+    let ruled = Ruled::start("rules: []\n").await;
+    let mut acting = config(&ruled.proxy.kubeconfig(&ruled.proxy.url()));
+    acting.auth.token = Some("admin".into());
+    acting.impersonate.user = Some("jane".to_owned());
+    let client = Client::new(acting).unwrap();
+    let direct = maps(client.clone());
+    let version = direct.list(&ListParams::default()).await.unwrap().metadata.version;
+    let mut typed = direct.watch(&WatchParams::after(version.clone())).await.unwrap();
+    let uri =
+        format!("/api/v1/namespaces/default/configmaps?watch=true&resourceVersion={}", version.as_str());
+    let lines = tokio::spawn({
+        let request = client.get().uri(&uri).accept("application/json").max_retries(0);
+        async move { request.bytes().await }
+    });
+    std::fs::write(&ruled.file, "rules:\n- match: {resource: configmaps}\n  redact: [/data]\n").unwrap();
+    within("the end of the watch", async { while let Some(Ok(_)) = typed.next().await {} }).await;
+    let lines = within("the end of the watch in JSON", lines).await.unwrap().unwrap();
+    let last: Value = serde_json::from_slice(&lines).unwrap();
+    assert_eq!((last["type"].as_str(), last["object"]["code"].as_u64()), (Some("ERROR"), Some(410)));
+    // A new request of this kind is refused: its answer could not be changed.
+    assert!(direct.list(&ListParams::default()).await.unwrap_err().is_forbidden());
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_path_leads_to_a_hidden_object() {
+    let server = ApiServer::builder().tls(true).token("admin").start().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.yaml");
+    let hide =
+        "rules:\n- match: {resource: services}\n  hide: true\n- match: {resource: pods}\n  hide: true\n";
+    std::fs::write(&file, hide).unwrap();
+    let mut options = ProxyOptions::default();
+    options.resources = vec!["services".to_owned(), "pods".to_owned()];
+    options.rules = Some(file);
+    let proxy = proxy_of(&server, options).await;
+    let service: Value = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" }, "spec": { "ports": [{ "port": 80 }] },
+    });
+    let direct = Client::new(config(&server.kubeconfig())).unwrap();
+    let created = direct.post().uri("/api/v1/namespaces/default/services").json(&service);
+    created.send::<Value>().await.unwrap();
+    let client = caller(&proxy, "admin");
+    for name in ["web", "web:80", "http:web:80", "https:web:"] {
+        let uri = format!("/api/v1/namespaces/default/services/{name}/proxy/");
+        let error = client.get().uri(&uri).max_retries(0).bytes().await.unwrap_err();
+        assert!(error.is_not_found() && error.to_string().contains("services"), "{name}: {error}");
+    }
+    // Clients normalize such paths.
+    let transport = Transport::with_options(
+        &config(&proxy.kubeconfig(&proxy.url())),
+        tokio::sync::watch::channel(None).1,
+        TransportOptions::default(),
+    );
+    let transport = transport.unwrap();
+    for path in ["services/web/proxy/../../../pods/x", "services/other/proxy/../../../pods/x"] {
+        let uri = format!("{}/api/v1/namespaces/default/{path}", proxy.url());
+        let request = Request::get(uri).header("authorization", "Bearer admin");
+        let answer = transport.forward(request.body(boxed(RequestBody::default())).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), 403, "{path}");
+    }
 }

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Maps, Newest, Seen, map, request};
-use crate::mirror::{MirrorError, MirrorEvent, MirrorEventType, MirrorObject, View, is_mirror_token};
+use super::{Maps, Newest, Seen, Watching, map, request};
+use crate::ApiError;
+use crate::mirror::{
+    Freshness, MirrorError, MirrorEvent, MirrorEventType, MirrorObject, Pending, View, is_mirror_token,
+};
 
 const LIST: &str = "/api/v1/configmaps";
 
@@ -119,6 +122,54 @@ async fn a_watch_from_a_future_version_waits_for_it_and_then_gets_410() {
     assert_eq!(ahead.next().await, [Seen::Added(map("e", 31, "red"))]);
     let mut never = maps.watch("resourceVersion=99").await;
     assert_eq!(never.next().await, [Seen::Error(410)]);
+}
+
+/// A mirror that is reset while a read waits for the newest version.
+struct Resetting(crate::mirror::Mirror);
+
+impl Freshness for Resetting {
+    fn newest(&self) -> Pending<'_, Result<u64, ApiError>> {
+        self.0.reset();
+        Box::pin(std::future::ready(Ok(0)))
+    }
+
+    fn watch_wait(&self) -> Option<Duration> {
+        Some(Duration::from_secs(90))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_is_reset_during_a_read_is_not_empty() {
+    for (path, expected) in [
+        ("/api/v1/namespaces/default/configmaps/c", 429),
+        (LIST, 429),
+        ("/api/v1/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", 200),
+    ] {
+        let maps = with_history();
+        let resetting = Resetting(maps.mirror.clone());
+        let request = request(path, "application/json");
+        let response = maps.mirror.respond(request, View::unchanged(), &resetting).await;
+        assert_eq!(response.status(), expected, "{path}");
+        if expected == 200 {
+            let mut watching = Watching::of(response);
+            assert_eq!(watching.now(), [Seen::Error(429), Seen::End]);
+        }
+    }
+}
+
+/// The other server has the version, and reports it with its next bookmark.
+#[tokio::test(start_paused = true)]
+async fn a_watch_waits_longer_for_a_version_that_is_known_to_exist() {
+    let maps = with_history();
+    let resetting = Resetting(maps.mirror.clone());
+    let request = request("/api/v1/configmaps?watch=1&resourceVersion=30", "application/json");
+    let mut watching = Watching::of(maps.mirror.respond(request, View::unchanged(), &resetting).await);
+    assert_eq!(watching.now(), []);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(watching.now(), []);
+    maps.mirror.advance(30).expect("newer");
+    maps.apply(MirrorEventType::Added, &map("e", 31, "red"));
+    assert_eq!(watching.next().await, [Seen::Added(map("e", 31, "red"))]);
 }
 
 #[tokio::test(start_paused = true)]
