@@ -82,6 +82,9 @@ pub fn for_status_update(rules: &KindRules, new: &mut Value, old: &Value) {
             None => map.remove("status"),
         };
     }
+    // Also sets the defaults that depend on the spec, which is not the one that was decoded with this
+    // status and these labels. kube-apiserver sets them again when it reads the stored object
+    // (recorded in conformance/scenarios/status-others.json).
     (rules.prepare_status)(&mut stored, old);
     *new = stored;
 }

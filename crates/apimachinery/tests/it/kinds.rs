@@ -178,6 +178,36 @@ fn preparation_sets_no_defaults_but_those_of_a_blank_status() {
     }
 }
 
+/// Regression test: the spec of a status write is the stored one, not the one that was decoded.
+#[test]
+fn a_status_write_gets_the_defaults_that_depend_on_the_spec() {
+    let template = json!({"metadata": {"labels": {"app": "a"}}});
+    for (group, kind, spec, status, pointer, expected) in [
+        ("batch", "Job", json!({"template": template}), json!({}), "/metadata/labels", json!({"app": "a"})),
+        (
+            "",
+            "ReplicationController",
+            json!({"template": template}),
+            json!({}),
+            "/metadata/labels/app",
+            json!("a"),
+        ),
+        (
+            "",
+            "Service",
+            json!({"type": "LoadBalancer"}),
+            json!({"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}),
+            "/status/loadBalancer/ingress/0/ipMode",
+            json!("VIP"),
+        ),
+    ] {
+        let old = json!({"metadata": {"name": "a", "labels": {"b": "c"}}, "spec": spec, "status": {}});
+        let mut new = json!({"metadata": {"name": "a"}, "spec": {}, "status": status});
+        prepare::for_status_update(index::of_kind(group, kind), &mut new, &old);
+        assert_eq!(new.pointer(pointer), Some(&expected), "{kind}: {new}");
+    }
+}
+
 #[test]
 fn defaulting_is_idempotent_for_every_kind() {
     for file in DEFAULTS {

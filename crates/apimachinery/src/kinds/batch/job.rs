@@ -37,6 +37,9 @@ pub(crate) static RULES: KindRules = KindRules {
         generate_job_selector(job);
         Ok(())
     },
+    prepare_status: |job, _| {
+        job.as_object_mut().into_iter().for_each(defaults::default_labels);
+    },
     validate_create: job,
     validate_update: Some(|out, new, old| {
         job(out, new);
@@ -58,10 +61,7 @@ const JOB_WARNING: &str = "child pods are preserved by default when jobs are del
 
 /// Sets the defaults of a job.
 fn defaults(_: &str, map: &mut Object) {
-    let labels = map.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels")).cloned();
-    if let Some(labels) = labels.filter(|labels| labels.as_object().is_some_and(|map| !map.is_empty())) {
-        object(map, "metadata").entry("labels").or_insert(labels);
-    }
+    defaults::default_labels(map);
     let spec = object(map, "spec");
     if spec.get("completions").is_none() && spec.get("parallelism").is_none() {
         fill(spec, "completions", 1);

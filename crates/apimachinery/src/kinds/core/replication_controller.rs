@@ -28,6 +28,9 @@ pub(crate) static RULES: KindRules = KindRules {
     },
     metadata_passes: MetadataPasses { labels: 3, fixed: 2, finalizers: 1 },
     default: defaults,
+    prepare_status: |controller, _| {
+        controller.as_object_mut().into_iter().for_each(defaults::default_labels);
+    },
     validate_create: |out, object| replication_controller(out, &object["spec"]),
     validate_status: |out, object, _| {
         counts(
@@ -45,11 +48,9 @@ pub(crate) static RULES: KindRules = KindRules {
 };
 
 fn defaults(_: &str, map: &mut Object) {
-    let labels = map.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels")).cloned();
-    if let Some(labels) = labels.filter(|labels| labels.as_object().is_some_and(|map| !map.is_empty())) {
-        object(map, "metadata").entry("labels").or_insert(labels.clone());
-        let spec = object(map, "spec");
-        spec.entry("selector").or_insert(labels);
+    defaults::default_labels(map);
+    if let Some(labels) = defaults::template_labels(map).cloned() {
+        object(map, "spec").entry("selector").or_insert(labels);
     }
     let spec = object(map, "spec");
     fill(spec, "replicas", 1);

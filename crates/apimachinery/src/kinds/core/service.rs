@@ -41,6 +41,9 @@ pub static RULES: KindRules = KindRules {
         keep_allocated(new, old);
         allocate(new, Some(old), around)
     },
+    prepare_status: |service, _| {
+        service.as_object_mut().into_iter().for_each(default_ip_modes);
+    },
     validate_create: create,
     validate_update: Some(update),
     validate_status: |out, object, _| validate_status(out, object),
@@ -90,6 +93,12 @@ fn defaults(_: &str, map: &mut Object) {
     if balanced {
         fill(spec, "allocateLoadBalancerNodePorts", true);
     }
+    default_ip_modes(map);
+}
+
+/// Sets the defaults of the status, which depend on the type of the service.
+fn default_ip_modes(map: &mut Object) {
+    let balanced = object(map, "spec").get("type").is_some_and(|it| it == "LoadBalancer");
     let ingress = object(object(map, "status"), "loadBalancer");
     for point in each(ingress, "ingress").filter(|point| balanced && point.contains_key("ip")) {
         fill(point, "ipMode", "VIP");

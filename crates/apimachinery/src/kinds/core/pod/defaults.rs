@@ -45,6 +45,19 @@ fn first_of_many(status: &mut Object, one: &str, many: &str) {
     }
 }
 
+/// Gives an object without labels those of its pod template.
+pub(in crate::kinds) fn default_labels(map: &mut Object) {
+    if let Some(labels) = template_labels(map).cloned() {
+        object(map, "metadata").entry("labels").or_insert(labels);
+    }
+}
+
+/// Returns the labels of the pod template of an object, if it has any.
+pub(in crate::kinds) fn template_labels(map: &Object) -> Option<&Value> {
+    let labels = map.get("spec")?.pointer("/template/metadata/labels")?;
+    labels.as_object().is_some_and(|it| !it.is_empty()).then_some(labels)
+}
+
 /// Sets the defaults of a pod template in another kind.
 pub(in crate::kinds) fn template(template: &mut Object) {
     pod_spec(object(template, "spec"));
