@@ -47,7 +47,8 @@ pub use dogwatch_apiserver::{ApiServer, ApiServerBuilder, StartError, faults, lo
 /// let cluster = TestCluster::start(builder).await?;
 /// // The client of the cluster has the token; this one has no credentials.
 /// let stranger = Client::new(Config::new(cluster.server().url().parse()?))?;
-/// let error = Api::<Secret>::all(stranger).get("any").await.unwrap_err();
+/// let secrets = Api::<Secret>::default_namespaced(stranger);
+/// let error = secrets.get("any").await.unwrap_err();
 /// assert!(error.is_unauthorized());
 /// # Ok(())
 /// # }
