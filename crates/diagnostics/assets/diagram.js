@@ -58,11 +58,7 @@ export class Diagram {
     row = 2 + informerRows;
     const channels = snapshot.channels;
     keyed(this.#channels, channels, (it) => it.id, createChannel, (lane, it) => this.#updateChannel(lane, it, row++, rates));
-    const isResolved = (it) => it.target.startsWith("kubernetes:");
-    const served = channels.findLastIndex(isResolved) + 1;
-    this.#updateServer(snapshot, lanes.length || served ? informerRows + served : 0, rates);
-    const heads = children(this.#channels);
-    for (const it of channels.filter(isResolved)) this.#links.push([this.#server, heads.get(String(it.id)).children[1], 0, null]);
+    this.#updateServer(snapshot, lanes.length ? informerRows : 0, rates);
     const hidden = snapshot.informers.length - lanes.length;
     setAttribute(this.#more, "hidden", hidden > 0 ? null : "");
     setText(this.#more, `and ${format.plural(hidden, "informer")} more, listed below`);

@@ -10,7 +10,7 @@ const NAMES: [&str; 5] =
 
 /// The choice of a Chromium.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct ChromiumChoice {
     /// The Chromium to use. Defaults to the first one found in PATH.
     #[arg(long, value_name = "FILE")]
     chromium: Option<PathBuf>,
@@ -19,7 +19,7 @@ pub(crate) struct Options {
     require_chromium: bool,
 }
 
-impl Options {
+impl ChromiumChoice {
     /// Returns the Chromium to use. Without one, prints so and returns `None`.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     ours: OwnServer,
     #[command(flatten)]
-    browser: chromium::Options,
+    browser: chromium::ChromiumChoice,
 }
 
 /// Lets pages of other sites try to use our server, and fails if one succeeds. Without a Chromium

@@ -34,7 +34,7 @@ use crate::chromium;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    browser: chromium::Options,
+    browser: chromium::ChromiumChoice,
     /// The folder for screenshots, which is created.
     #[arg(long, value_name = "DIR", default_value = "target/live-page")]
     screenshots: PathBuf,

@@ -103,7 +103,7 @@ pub(super) const DEMO_PARTS: [(&str, &str); 22] = [
 /// The edges of the demo's pipeline, which are drawn on large screens: those of the leader's handlers
 /// to its own queue, and none of the standby's, which is connected to its caches.
 pub(super) const DEMO_EDGES: [(&str, &str); 2] = [
-    ("there is an edge for each connection", "document.querySelectorAll('#edges path').length === 29"),
+    ("there is an edge for each connection", "document.querySelectorAll('#edges path').length === 28"),
     ("the standby waits", "document.querySelectorAll('#edges .idle').length === 3"),
 ];
 
