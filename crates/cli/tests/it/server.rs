@@ -2,6 +2,7 @@
 //! of containers.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 
 use dogwatch_apiserver::{ApiServer, InProcess};
@@ -21,8 +22,8 @@ pub(crate) type Answers = Vec<(&'static str, serde_json::Value)>;
 /// The names of containers, and their logs.
 pub(crate) type Logs = &'static [(&'static str, &'static str)];
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Answered = Result<Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError>;
+/// A response, or the end of the connection.
+type Answered = io::Result<Response<UnsyncBoxBody<Bytes, io::Error>>>;
 
 /// Serves an API server with the logs of the containers of each pod, until the runtime of the test ends.
 /// Our server passes requests for logs on to a kubelet, and no test has one.
@@ -46,9 +47,11 @@ pub(crate) async fn with_logs(server: &ApiServer, logs: Logs) -> SocketAddr {
 /// Answers with a log, or passes the request on.
 fn respond(mut api: InProcess, logs: Logs, request: Request<Incoming>) -> BoxFuture<'static, Answered> {
     Box::pin(async move {
-        let Some(text) = log(logs, &request) else { return api.call(request).await };
-        let body = Full::new(Bytes::from(text));
-        let body = body.map_err(|never: Infallible| -> BoxError { match never {} });
+        let Some(text) = log(logs, &request) else {
+            let response = api.call(request).await.map_err(io::Error::other)?;
+            return Ok(response.map(|it| it.map_err(io::Error::other).boxed_unsync()));
+        };
+        let body = Full::new(Bytes::from(text)).map_err(|never: Infallible| -> io::Error { match never {} });
         Ok(Response::new(body.boxed_unsync()))
     })
 }
