@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// Resolves when a body has to end.
 pub(crate) type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The time until which a caller may be sent what a body has. Whoever reviews the caller extends it.
+/// The time until which a caller may be sent what a body has. Each review extends it.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust(Arc<Mutex<Instant>>);
 

@@ -363,13 +363,13 @@ impl Ruled {
 fn apart_target(parts: &Parts) -> Option<ReadTarget> {
     let path = parts.uri.path();
     let is_end = |at: &usize| path.as_bytes().get(*at).is_none_or(|it| *it == b'/');
-    let targets = (1..=path.len()).filter(is_end).filter_map(|at| {
+    let mut targets = (1..=path.len()).filter(is_end).filter_map(|at| {
         let target = ReadTarget::of_path(&path[..at]).filter(|it| it.name.is_some())?;
         let subresource = path[at..].split('/').nth(1)?;
         APART.contains(&subresource).then(|| (subresource.to_owned(), target))
     });
     // A namespace is the beginning of the paths of its objects.
-    let (subresource, target) = targets.last()?;
+    let (subresource, target) = targets.next_back()?;
     let target = ReadTarget { subresource, ..target };
     Some(ReadTarget { verb: verb(&parts.method, &target)?, ..target })
 }

@@ -531,3 +531,80 @@ async fn no_spelling_of_a_path_leads_to_a_hidden_object() {
         assert_eq!(answer.status(), 403, "{path}");
     }
 }
+
+/// Widgets, with a column and a selectable field.
+const WIDGETS: &str = "\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Widget, plural: widgets, singular: widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+    additionalPrinterColumns: [{name: Colour, type: string, jsonPath: .spec.colour}]
+";
+
+#[tokio::test]
+async fn rules_change_custom_resources() {
+    let server = ApiServer::builder().tls(true).token("admin").yaml(WIDGETS).start().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.yaml");
+    let rules = "rules:\n- name: paint\n  match: {resource: widgets}\n  \
+                 patch: {type: merge, value: {spec: {colour: blue}}}\n";
+    std::fs::write(&file, rules).unwrap();
+    let mut options = ProxyOptions::default();
+    options.resources = vec!["widgets".to_owned()];
+    options.rules = Some(file);
+    let proxy = within("the definition", async {
+        loop {
+            match Proxy::start(config(&server.kubeconfig()), options.clone()).await {
+                Ok(proxy) => return proxy,
+                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+            }
+        }
+    })
+    .await;
+    let (direct, seen) = (Client::new(config(&server.kubeconfig())).unwrap(), caller(&proxy, "admin"));
+    let path = "/apis/example.com/v1/namespaces/default/widgets";
+    let widget: Value = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "a" },
+        "spec": { "colour": "red", "items": [1] },
+    });
+    direct.post().uri(path).json(&widget).send::<Value>().await.unwrap();
+    let listed: Value = within("a list", async {
+        loop {
+            if let Ok(listed) = seen.get().uri(path).send().await {
+                return listed;
+            }
+        }
+    })
+    .await;
+    assert_eq!(listed["items"][0]["spec"], json!({ "colour": "blue", "items": [1] }));
+    let merge = "application/merge-patch+json";
+    let object = format!("{path}/a");
+    let colour = seen.patch(merge).uri(&object).json(&json!({ "spec": { "colour": "green" } }));
+    let refused = colour.send::<Value>().await.unwrap_err();
+    assert!(refused.is_forbidden() && refused.to_string().contains("\"paint\""), "{refused}");
+    let items = seen.patch(merge).uri(&object).json(&json!({ "spec": { "items": [2] } }));
+    let answer: Value = items.send().await.unwrap();
+    assert_eq!(answer["spec"], json!({ "colour": "blue", "items": [2] }));
+    let stored: Value = direct.get().uri(&object).send().await.unwrap();
+    assert_eq!(stored["spec"], json!({ "colour": "red", "items": [2] }));
+    // The definition is not read: a table has the columns of any object.
+    let table = seen.get().uri(path).accept("application/json;as=Table;g=meta.k8s.io;v=v1");
+    let table: Value = table.send().await.unwrap();
+    let names: Vec<_> = table["columnDefinitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["Name", "Age"]);
+    let selected = seen.get().uri(&format!("{path}?fieldSelector=spec.colour%3Dred")).max_retries(0);
+    assert!(selected.bytes().await.unwrap_err().is_bad_request());
+}
