@@ -1,7 +1,6 @@
 //! The type checker: finds the type of every part of an expression and the overloads of its calls.
 //!
-//! Mirrors cel-go v0.26.0 checker/checker.go, with the options that kube-apiserver sets: literals of
-//! lists and maps have items of one type.
+//! Mirrors cel-go v0.26.0 checker/checker.go.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,8 +39,6 @@ pub(crate) struct Declarations<'a> {
     pub(crate) variables: &'a HashMap<Arc<str>, Type>,
     /// Types that can be constructed, such as `Object`.
     pub(crate) structs: &'a HashMap<Arc<str>, Type>,
-    /// True if the items of a literal may have different types.
-    pub(crate) mixed_literals: bool,
 }
 
 /// Checks an expression; qualified names and namespaced functions are resolved in place.
@@ -314,18 +311,12 @@ impl Checker<'_> {
     }
 
     /// Returns the type of items that are of both types.
-    fn join(&mut self, at: usize, before: Option<Type>, next: Type) -> Type {
+    fn join(&mut self, before: Option<Type>, next: Type) -> Type {
         let Some(before) = before else { return next };
         if self.substitutions.is_assignable(&before, &next) {
             return if is_less_specific(&before, &next) { before } else { next };
         }
-        if self.declarations.mixed_literals {
-            return Type::Dyn;
-        }
-        let (expected, found) =
-            (self.substitutions.apply(&before, false), self.substitutions.apply(&next, false));
-        self.report(at, format!("expected type '{expected}' but found '{found}'"));
-        Type::Error
+        Type::Dyn
     }
 
     /// Returns the type of a value that is left out if it is absent.
@@ -346,7 +337,7 @@ impl Checker<'_> {
         let mut item_type = None;
         for item in items {
             let of = self.optional_item(&mut item.value, item.is_optional);
-            item_type = Some(self.join(item.value.at, item_type, of));
+            item_type = Some(self.join(item_type, of));
         }
         item_type.unwrap_or_else(|| self.substitutions.fresh()).list()
     }
@@ -355,9 +346,9 @@ impl Checker<'_> {
         let (mut key_type, mut value_type) = (None, None);
         for entry in entries {
             let key = self.check(&mut entry.key);
-            key_type = Some(self.join(entry.key.at, key_type, key));
+            key_type = Some(self.join(key_type, key));
             let value = self.optional_item(&mut entry.value, entry.is_optional);
-            value_type = Some(self.join(entry.value.at, value_type, value));
+            value_type = Some(self.join(value_type, value));
         }
         let key = key_type.unwrap_or_else(|| self.substitutions.fresh());
         let value = value_type.unwrap_or_else(|| self.substitutions.fresh());

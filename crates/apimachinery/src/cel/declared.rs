@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::escaping::escape;
+use crate::schema::Topology;
 
 /// The size of the largest request, in bytes: `DefaultMaxRequestSizeBytes` of k8s.io/apiserver
 /// v0.36.4 pkg/cel/limits.go.
@@ -47,17 +48,6 @@ pub(crate) enum Shape {
     List { item: Arc<DeclaredType>, topology: Topology },
     Map { value: Arc<DeclaredType> },
     Object(Box<ObjectShape>),
-}
-
-/// `x-kubernetes-list-type`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Topology {
-    /// `atomic`, the default.
-    Atomic,
-    /// `set`.
-    Set,
-    /// `map`, with its keys.
-    Map(Vec<String>),
 }
 
 #[derive(Clone, Debug, Default)]

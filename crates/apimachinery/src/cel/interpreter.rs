@@ -308,7 +308,7 @@ impl<'a> Interpreter<'_, 'a> {
             }
         };
         // A repeated part makes an expression large, and a search slower.
-        let factor = if pattern.contains('{') { 64 } else { 8 };
+        let factor = if pattern.contains('{') { 32 } else { 8 };
         self.meter.work((text.len() as u64).saturating_mul(factor))?;
         let part = |found: regex::Match<'_>| match text {
             Text::Borrowed(whole) => Value::String(Text::Borrowed(whole.get(found.range()).unwrap_or_default())),

@@ -13,8 +13,8 @@ use super::error::EvaluationError;
 /// pkg/apis/cel/config.go.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
 
-/// The work of one evaluation: in the order of a second.
-const MAX_WORK: u64 = 500_000_000;
+/// The work of one evaluation: less than a second.
+const MAX_WORK: u64 = 200_000_000;
 
 /// The memory that all results of one evaluation may take, in bytes.
 const MAX_MEMORY: u64 = 128 * 1024 * 1024;

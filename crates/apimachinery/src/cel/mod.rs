@@ -50,7 +50,7 @@ mod program;
 #[cfg(test)]
 mod tests;
 
-pub use declared::{DeclaredField, DeclaredType, MAX_REQUEST_SIZE, Topology};
+pub use declared::{DeclaredField, DeclaredType, MAX_REQUEST_SIZE};
 pub use error::{CompileError, EvaluationError, EvaluationErrorKind, Issue};
 pub use escaping::escape;
 pub use meter::PER_CALL_LIMIT;

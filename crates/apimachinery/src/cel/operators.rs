@@ -9,7 +9,7 @@ use super::meter::Meter;
 use super::moments;
 use super::types::Type;
 use super::value::{Text, Value, equal, list_map_key, order};
-use super::declared::Topology;
+use crate::schema::Topology;
 
 type Outcome<'a> = Result<Value<'a>, EvaluationError>;
 

@@ -16,10 +16,10 @@ const MAX_CHARACTERS: usize = 100_000;
 
 /// The nesting of an expression. cel-go allows 250 rules of the grammar. Chains of operators and
 /// fields count here as well, since the tree is walked recursively.
-const MAX_DEPTH: usize = 200;
+const MAX_DEPTH: usize = 150;
 
 /// The nesting of brackets and branches, each of which takes a dozen calls of the parser.
-const MAX_NESTING: usize = 100;
+const MAX_NESTING: usize = 50;
 
 /// The number of nodes after the expansion of macros, some of which repeat their operand.
 const MAX_NODES: usize = 200_000;

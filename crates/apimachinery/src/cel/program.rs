@@ -135,12 +135,14 @@ impl Program {
         let declarations = Declarations {
             variables: &environment.variables,
             structs: &environment.structs,
-            mixed_literals: environment.mixed_literals,
         };
         let checked = check(&mut expr, ids, &declarations).map_err(failed)?;
         let mut regexes = HashMap::new();
         let mut issues = Vec::new();
         check_literals(&expr, &mut regexes, &mut issues);
+        if !environment.mixed_literals {
+            check_items(&expr, &checked, &mut issues);
+        }
         if !issues.is_empty() {
             return Err(failed(issues));
         }
@@ -205,4 +207,32 @@ fn check_literals(expr: &Expr, compiled: &mut HashMap<Arc<str>, Regex>, issues: 
         }
     }
     expr.for_each_part(&mut |part| check_literals(part, compiled, issues));
+}
+
+/// Checks that the items of literals have one type, except for those that a text is formatted from
+/// (`ValidateHomogeneousAggregateLiterals` of cel-go v0.26.0 cel/validator.go).
+fn check_items(expr: &Expr, checked: &Checked, issues: &mut Vec<Issue>) {
+    let plain = |expr: &Expr, is_optional: bool| match checked.type_of(expr) {
+        Type::Optional(inner) if is_optional => (**inner).clone(),
+        other => other.clone(),
+    };
+    let mut first_differs = |items: &mut dyn Iterator<Item = (&Expr, bool)>| {
+        let Some((first, is_optional)) = items.next() else { return };
+        let expected = plain(first, is_optional);
+        let differing = items.map(|(it, is_optional)| (it, plain(it, is_optional)));
+        if let Some((item, found)) = differing.into_iter().find(|(_, found)| !expected.is_same(found)) {
+            let message = format!("expected type '{expected}' but found '{found}'");
+            issues.push(Issue { at: item.at, message });
+        }
+    };
+    match &expr.kind {
+        ExprKind::Call(call) if &*call.function == "format" => return,
+        ExprKind::List(items) => first_differs(&mut items.iter().map(|it| (&it.value, it.is_optional))),
+        ExprKind::Map(entries) => {
+            first_differs(&mut entries.iter().map(|it| (&it.key, false)));
+            first_differs(&mut entries.iter().map(|it| (&it.value, it.is_optional)));
+        }
+        _ => {}
+    }
+    expr.for_each_part(&mut |part| check_items(part, checked, issues));
 }

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use jiff::Timestamp;
 use serde_json::{Map as JsonObject, Number, Value as Json};
 
-use super::declared::{DeclaredType, ObjectShape, Shape, Topology, any_type};
+use super::declared::{DeclaredType, ObjectShape, Shape, any_type};
 use super::error::EvaluationError;
 use super::meter::Meter;
 use super::moments;
@@ -22,6 +22,7 @@ use super::semver::Version;
 use super::types::Type;
 use super::urls::Url;
 use crate::kinds::quantity::Quantity;
+use crate::schema::Topology;
 
 /// The result of an expression, or of a part of one.
 #[derive(Clone, Debug)]
@@ -547,9 +548,30 @@ fn equal_lists(one: &Value<'_>, two: &Value<'_>, meter: &Meter) -> Result<bool, 
             Topology::Atomic => {}
         }
     }
+    if let Value::Json(set) = one
+        && matches!(set.topology(), Topology::Set)
+    {
+        return is_subset(two, one, meter);
+    }
     for index in 0..one.list_len().unwrap_or(0) {
         let (Some(left), Some(right)) = (one.item(index), two.item(index)) else { return Ok(false) };
         if !equal(&left?, &right?, meter)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns true if a list contains every item of another one.
+fn is_subset(items: &Value<'_>, list: &Value<'_>, meter: &Meter) -> Result<bool, EvaluationError> {
+    for index in 0..items.list_len().unwrap_or(0) {
+        let Some(item) = items.item(index).transpose()? else { return Ok(false) };
+        let mut is_known = false;
+        for at in 0..list.list_len().unwrap_or(0) {
+            let Some(known) = list.item(at).transpose()? else { continue };
+            is_known |= equal(&known, &item, meter)?;
+        }
+        if !is_known {
             return Ok(false);
         }
     }

@@ -114,6 +114,13 @@ pub(crate) fn schema(schema: &Value) -> String {
     printer.finish()
 }
 
+/// Formats a rule.
+pub(crate) fn rule(rule: &Value) -> String {
+    let mut printer = Printer::default();
+    printer.fields(rule, RULE);
+    printer.finish()
+}
+
 /// The fields that are equal in all versions, which kube-apiserver moves to the top of the
 /// definition.
 pub(crate) struct SharedByVersions {
