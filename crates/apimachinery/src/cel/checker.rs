@@ -217,7 +217,8 @@ impl Checker<'_> {
             return self.check_optional_select(id, at, call);
         }
         let arg_types: Vec<Type> = call.args.iter_mut().map(|it| self.check(it)).collect();
-        let namespaced = call.target.as_ref().and_then(Expr::qualified_name).map(|it| format!("{it}.{}", call.function));
+        let namespaced =
+            call.target.as_ref().and_then(Expr::qualified_name).map(|it| format!("{it}.{}", call.function));
         if let Some(name) = namespaced
             && let Some(overloads) = overloads_of(&name)
         {
@@ -298,7 +299,8 @@ impl Checker<'_> {
         let Some(result) = result else {
             let mut shown: Vec<String> =
                 types.iter().map(|it| self.substitutions.apply(it, true).to_string()).collect();
-            let target = if is_member && !shown.is_empty() { format!("{}.", shown.remove(0)) } else { String::new() };
+            let target =
+                if is_member && !shown.is_empty() { format!("{}.", shown.remove(0)) } else { String::new() };
             let message = format!(
                 "found no matching overload for '{function}' applied to '{target}({})'",
                 shown.join(", ")

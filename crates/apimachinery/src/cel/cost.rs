@@ -444,8 +444,16 @@ impl Coster<'_> {
                 CallEstimate { size: Some(size), ..own(cost) }
             }
             (
-                "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string" | "less_bytes"
-                | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" | "equals" | "not_equals",
+                "less_string"
+                | "greater_string"
+                | "less_equals_string"
+                | "greater_equals_string"
+                | "less_bytes"
+                | "greater_bytes"
+                | "less_equals_bytes"
+                | "greater_equals_bytes"
+                | "equals"
+                | "not_equals",
                 [left, right],
             ) => {
                 let max = self.size_or_unknown(left).max.min(self.size_or_unknown(right).max);
@@ -540,10 +548,32 @@ impl Coster<'_> {
                 Some(CallEstimate::of(size.scaled(TRAVERSAL).scaled(FORMAT_REGEX * REGEX)))
             }
             (
-                "masked" | "prefixLength" | "family" | "isUnspecified" | "isLoopback" | "isLinkLocalMulticast"
-                | "isLinkLocalUnicast" | "isGlobalUnicast" | "format.named" | "sign" | "asInteger" | "isInteger"
-                | "asApproximateFloat" | "isGreaterThan" | "isLessThan" | "compareTo" | "add" | "sub" | "major"
-                | "minor" | "patch" | "getScheme" | "getHostname" | "getHost" | "getPort" | "getEscapedPath"
+                "masked"
+                | "prefixLength"
+                | "family"
+                | "isUnspecified"
+                | "isLoopback"
+                | "isLinkLocalMulticast"
+                | "isLinkLocalUnicast"
+                | "isGlobalUnicast"
+                | "format.named"
+                | "sign"
+                | "asInteger"
+                | "isInteger"
+                | "asApproximateFloat"
+                | "isGreaterThan"
+                | "isLessThan"
+                | "compareTo"
+                | "add"
+                | "sub"
+                | "major"
+                | "minor"
+                | "patch"
+                | "getScheme"
+                | "getHostname"
+                | "getHost"
+                | "getPort"
+                | "getEscapedPath"
                 | "getQuery",
                 ..,
             ) => one,
@@ -603,7 +633,9 @@ impl Coster<'_> {
                 let size = self.argument_size(target);
                 Some(allocating(2.0, size.times(size)))
             }
-            (sort, Some(target), args) if sort.ends_with("_sort") || sort.ends_with("_sortByAssociatedKeys") => {
+            (sort, Some(target), args)
+                if sort.ends_with("_sort") || sort.ends_with("_sortByAssociatedKeys") =>
+            {
                 let size = self.argument_size(args.first().unwrap_or(target));
                 let is_text = sort.starts_with("list_string") || sort.starts_with("list_bytes");
                 let factor = if is_text { 2.0 + TRAVERSAL } else { 2.0 };
@@ -641,11 +673,7 @@ impl Coster<'_> {
 
 fn union_of_entries(one: Option<EntrySizes>, two: Option<EntrySizes>) -> Option<EntrySizes> {
     let (one, two) = (one?, two?);
-    Some(EntrySizes {
-        is_list: one.is_list,
-        key: one.key.union(two.key),
-        value: one.value.union(two.value),
-    })
+    Some(EntrySizes { is_list: one.is_list, key: one.key.union(two.key), value: one.value.union(two.value) })
 }
 
 /// Returns the size of a literal.

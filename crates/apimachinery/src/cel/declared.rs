@@ -45,8 +45,13 @@ pub(crate) enum Shape {
     Duration,
     Date,
     DateTime,
-    List { item: Arc<DeclaredType>, topology: Topology },
-    Map { value: Arc<DeclaredType> },
+    List {
+        item: Arc<DeclaredType>,
+        topology: Topology,
+    },
+    Map {
+        value: Arc<DeclaredType>,
+    },
     Object(Box<ObjectShape>),
 }
 

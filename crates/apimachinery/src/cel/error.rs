@@ -54,7 +54,8 @@ impl CompileError {
             // Full-width characters below wide ones.
             f.write_str(if ch.len_utf8() > 1 { "\u{ff0e}" } else { "." })?;
         }
-        let wide = text.get(in_line.len()..).and_then(|it| it.chars().next()).is_some_and(|it| !it.is_ascii());
+        let wide =
+            text.get(in_line.len()..).and_then(|it| it.chars().next()).is_some_and(|it| !it.is_ascii());
         f.write_str(if wide { "\u{ff3e}" } else { "^" })
     }
 }

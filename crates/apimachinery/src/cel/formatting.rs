@@ -4,7 +4,7 @@
 use super::error::EvaluationError;
 use super::meter::Meter;
 use super::moments;
-use super::value::{LibraryValue, Library, Value};
+use super::value::{Library, LibraryValue, Value};
 
 /// The nesting of lists and maps in a text.
 const MAX_NESTING: usize = 64;
@@ -60,7 +60,9 @@ pub(crate) fn format(format: &str, list: &Value<'_>, meter: &Meter) -> Result<St
         }
         let (precision, behind) = precision(behind)?;
         let Some(verb) = behind.chars().next() else {
-            return Err(EvaluationError::failed("could not parse formatting clause: unexpected end of string"));
+            return Err(EvaluationError::failed(
+                "could not parse formatting clause: unexpected end of string",
+            ));
         };
         rest = behind.get(verb.len_utf8()..).unwrap_or_default();
         let Some(item) = list.item(next).transpose()? else {

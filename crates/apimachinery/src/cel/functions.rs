@@ -452,7 +452,10 @@ mod tests {
     fn signatures_are_read_with_their_types() {
         let shown = |function: &str| {
             let overloads = overloads_of(function).unwrap();
-            overloads.iter().map(|it| format!("{} {:?} {}", it.id, it.is_member, it.result)).collect::<Vec<_>>()
+            overloads
+                .iter()
+                .map(|it| format!("{} {:?} {}", it.id, it.is_member, it.result))
+                .collect::<Vec<_>>()
         };
         assert_eq!(shown("find"), ["string_find_string true string"]);
         assert_eq!(shown("getQuery"), ["url_get_query true map(string, list(string))"]);

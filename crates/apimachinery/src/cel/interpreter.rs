@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use super::ast::{ACCUMULATOR, Call, Comprehension, Expr, ExprKind, ListItem, Literal, MapEntry, StructLiteral};
+use super::ast::{
+    ACCUMULATOR, Call, Comprehension, Expr, ExprKind, ListItem, Literal, MapEntry, StructLiteral,
+};
 use super::cost::{NEW_LIST, NEW_MAP, NEW_STRUCT};
 use super::error::EvaluationError;
 use super::meter::Meter;
@@ -117,9 +119,8 @@ impl<'a> Interpreter<'_, 'a> {
         for entry in entries {
             let key = self.eval(&entry.key)?;
             let Some(value) = self.present(&entry.value, entry.is_optional)? else { continue };
-            let key = Key::of(&key).ok_or_else(|| {
-                EvaluationError::failed(format!("unsupported key type: {}", key.type_of()))
-            })?;
+            let key = Key::of(&key)
+                .ok_or_else(|| EvaluationError::failed(format!("unsupported key type: {}", key.type_of())))?;
             if let Some((key, _)) = map.get_key_value(&key) {
                 let shown: Value<'_> = Key::clone(key).into();
                 let shown = super::formatting::text_of(&shown).unwrap_or_default();
@@ -297,7 +298,13 @@ impl<'a> Interpreter<'_, 'a> {
         })
     }
 
-    fn search(&self, function: &str, text: &Text<'a>, pattern: &str, limit: Option<&Value<'a>>) -> Outcome<'a> {
+    fn search(
+        &self,
+        function: &str,
+        text: &Text<'a>,
+        pattern: &str,
+        limit: Option<&Value<'a>>,
+    ) -> Outcome<'a> {
         let compiled;
         let regex = match self.regexes.get(pattern) {
             Some(regex) => regex,
@@ -311,7 +318,9 @@ impl<'a> Interpreter<'_, 'a> {
         let factor = if pattern.contains('{') { 32 } else { 8 };
         self.meter.work((text.len() as u64).saturating_mul(factor))?;
         let part = |found: regex::Match<'_>| match text {
-            Text::Borrowed(whole) => Value::String(Text::Borrowed(whole.get(found.range()).unwrap_or_default())),
+            Text::Borrowed(whole) => {
+                Value::String(Text::Borrowed(whole.get(found.range()).unwrap_or_default()))
+            }
             Text::Shared(_) => Value::text(found.as_str()),
         };
         match function {

@@ -273,12 +273,10 @@ mod tests {
         );
         let text = |it: &str| Token::String(it.into());
         assert_eq!(kinds(r#"'a\n\x41\u00e9\101' // no"#), [text("a\nA\u{e9}A"), Token::End]);
-        assert_eq!(kinds(r"r'\d' '''a'b''' b'\xff'"), [
-            text("\\d"),
-            text("a'b"),
-            Token::Bytes([255_u8].into()),
-            Token::End
-        ]);
+        assert_eq!(
+            kinds(r"r'\d' '''a'b''' b'\xff'"),
+            [text("\\d"), text("a'b"), Token::Bytes([255_u8].into()), Token::End]
+        );
     }
 
     #[test]

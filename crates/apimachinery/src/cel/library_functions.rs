@@ -54,7 +54,9 @@ fn of_text<'a>(function: &str, text: &str, more: Option<&Value<'a>>, meter: &Met
         "isURL" => Ok(Value::Bool(Url::parse(text).is_some())),
         "ip" => networks::parse_ip(text).map(|it| library(Library::Ip(it))).or_else(failed),
         "isIP" => Ok(Value::Bool(networks::parse_ip(text).is_ok())),
-        "ip.isCanonical" => networks::parse_ip(text).map(|it| Value::Bool(it.to_string() == text)).or_else(failed),
+        "ip.isCanonical" => {
+            networks::parse_ip(text).map(|it| Value::Bool(it.to_string() == text)).or_else(failed)
+        }
         "cidr" => networks::parse_cidr(text).map(|it| library(Library::Cidr(it))).or_else(failed),
         "isCIDR" => Ok(Value::Bool(networks::parse_cidr(text).is_ok())),
         "quantity" => match Quantity::parse(text) {

@@ -217,11 +217,7 @@ pub(crate) fn contains<'a>(
     Ok(false)
 }
 
-fn contains_all<'a>(
-    list: &Value<'a>,
-    wanted: &Value<'a>,
-    meter: &Meter,
-) -> Result<bool, EvaluationError> {
+fn contains_all<'a>(list: &Value<'a>, wanted: &Value<'a>, meter: &Meter) -> Result<bool, EvaluationError> {
     for item in items(wanted, meter)? {
         if !contains(list, &item, meter)? {
             return Ok(false);

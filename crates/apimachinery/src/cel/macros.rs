@@ -6,9 +6,7 @@
 
 use std::sync::Arc;
 
-use super::ast::{
-    ACCUMULATOR, Call, Comprehension, Expr, ExprKind, ListItem, Literal, Select,
-};
+use super::ast::{ACCUMULATOR, Call, Comprehension, Expr, ExprKind, ListItem, Literal, Select};
 use super::error::Issue;
 
 /// Creates nodes with ids that are not used yet, all at the place of the macro.
@@ -78,7 +76,8 @@ impl NodeMaker<'_> {
             }
             ExprKind::Comprehension(it) => {
                 let it = it.as_mut();
-                for part in [&mut it.range, &mut it.initial, &mut it.condition, &mut it.step, &mut it.result] {
+                for part in [&mut it.range, &mut it.initial, &mut it.condition, &mut it.step, &mut it.result]
+                {
                     self.renumber(part);
                 }
             }
@@ -113,7 +112,9 @@ pub(crate) fn expand(call: MacroCall<'_>, maker: &mut NodeMaker<'_>) -> Result<E
         ("filter", _) => filter(range, args, maker),
         ("optMap" | "optFlatMap", _) => on_optional(function == "optMap", range, args, maker),
         ("sortBy", _) => sort_by(range, args, maker),
-        ("transformList" | "transformMap" | "transformMapEntry", _) => transform(function, range, args, maker),
+        ("transformList" | "transformMap" | "transformMapEntry", _) => {
+            transform(function, range, args, maker)
+        }
         _ => quantifier(function, range, args, maker),
     }
 }
@@ -272,12 +273,7 @@ fn filter(range: Expr, args: Vec<Expr>, maker: &mut NodeMaker<'_>) -> Result<Exp
     Ok(comprehension(range, name, None, parts, maker))
 }
 
-fn transform(
-    function: &str,
-    range: Expr,
-    args: Vec<Expr>,
-    maker: &mut NodeMaker<'_>,
-) -> Result<Expr, Issue> {
+fn transform(function: &str, range: Expr, args: Vec<Expr>, maker: &mut NodeMaker<'_>) -> Result<Expr, Issue> {
     let has_predicate = args.len() == 4;
     let mut args = args.into_iter();
     let first = variable(&next(&mut args, maker), "argument must be a simple name")?;
@@ -315,12 +311,7 @@ fn bind(name: &Arc<str>, value: Expr, result: Expr, maker: &mut NodeMaker<'_>) -
     })))
 }
 
-fn on_optional(
-    wraps: bool,
-    target: Expr,
-    args: Vec<Expr>,
-    maker: &mut NodeMaker<'_>,
-) -> Result<Expr, Issue> {
+fn on_optional(wraps: bool, target: Expr, args: Vec<Expr>, maker: &mut NodeMaker<'_>) -> Result<Expr, Issue> {
     let mut args = args.into_iter();
     let name = variable(&next(&mut args, maker), "variable name must be a simple identifier")?;
     let value = next(&mut args, maker);

@@ -204,8 +204,7 @@ fn time_zone(name: &str) -> Result<TimeZone, EvaluationError> {
     match offset() {
         Some(offset) => Ok(TimeZone::fixed(offset)),
         None if name == "UTC" || name.is_empty() => Ok(TimeZone::UTC),
-        None => TimeZone::get(name)
-            .map_err(|_| EvaluationError::failed(format!("unknown time zone {name}"))),
+        None => TimeZone::get(name).map_err(|_| EvaluationError::failed(format!("unknown time zone {name}"))),
     }
 }
 

@@ -18,7 +18,9 @@ pub(crate) fn parse_ip(text: &str) -> Result<IpAddr, String> {
         let reason = if text.contains('%') {
             "IP address with zone value is not allowed".to_owned()
         } else {
-            format!("IP Address {text:?} parse error during conversion from string: ParseAddr({text:?}): unable to parse IP")
+            format!(
+                "IP Address {text:?} parse error during conversion from string: ParseAddr({text:?}): unable to parse IP"
+            )
         };
         return Err(reason);
     };
@@ -38,7 +40,8 @@ pub(crate) fn parse_cidr(text: &str) -> Result<Cidr, String> {
     let parsed = || {
         let (address, prefix) = text.split_once('/')?;
         let address: IpAddr = address.parse().ok()?;
-        let is_plain = prefix.bytes().all(|it| it.is_ascii_digit()) && (prefix == "0" || !prefix.starts_with('0'));
+        let is_plain =
+            prefix.bytes().all(|it| it.is_ascii_digit()) && (prefix == "0" || !prefix.starts_with('0'));
         let prefix: u8 = is_plain.then(|| prefix.parse().ok())??;
         let mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
         let max = if address.is_ipv4() { 32 } else { 128 };

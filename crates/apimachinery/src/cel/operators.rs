@@ -48,9 +48,11 @@ pub(crate) fn call<'a>(function: &str, args: &[Value<'a>], meter: &Meter) -> Opt
         }
         ("duration", [Value::Duration(it)]) => Ok(Value::Duration(*it)),
         ("duration", [Value::Int(it)]) => Ok(Value::Duration(*it)),
-        ("duration", [Value::String(text)]) => moments::parse_duration(text)
-            .map(Value::Duration)
-            .ok_or_else(|| EvaluationError::failed("type conversion error from 'string' to 'google.protobuf.Duration'")),
+        ("duration", [Value::String(text)]) => {
+            moments::parse_duration(text).map(Value::Duration).ok_or_else(|| {
+                EvaluationError::failed("type conversion error from 'string' to 'google.protobuf.Duration'")
+            })
+        }
         ("timestamp", [Value::Timestamp(it)]) => Ok(Value::Timestamp(*it)),
         ("timestamp", [Value::Int(it)]) => {
             moments::from_seconds(*it).map(Value::Timestamp).ok_or_else(timestamp_overflow)
@@ -242,11 +244,9 @@ fn to_int<'a>(value: &Value<'a>) -> Outcome<'a> {
         // The ends of the range cannot be converted exactly.
         Value::Double(it) if it.abs() < 9_223_372_036_854_775_807.0 => it.trunc() as i64,
         Value::Double(_) => return Err(overflow()),
-        Value::String(text) => text
-            .strip_prefix('+')
-            .unwrap_or(text)
-            .parse()
-            .map_err(|_| conversion(value, "int"))?,
+        Value::String(text) => {
+            text.strip_prefix('+').unwrap_or(text).parse().map_err(|_| conversion(value, "int"))?
+        }
         Value::Timestamp(it) => it.as_second(),
         Value::Duration(it) => *it,
         _ => return Err(EvaluationError::no_such_overload()),

@@ -355,7 +355,9 @@ impl Parser {
         let negative = self.take("-").is_some();
         let token = self.peek().clone();
         let literal = match &token {
-            Token::Int(text) => Some(Literal::Int(integer(text, negative).ok_or_else(|| invalid("int", at))?)),
+            Token::Int(text) => {
+                Some(Literal::Int(integer(text, negative).ok_or_else(|| invalid("int", at))?))
+            }
             Token::Uint(text) if !negative => {
                 Some(Literal::Uint(unsigned(text).ok_or_else(|| invalid("uint", at))?))
             }
@@ -516,7 +518,9 @@ mod tests {
     #[test]
     fn problems_have_the_messages_of_kube_apiserver() {
         assert_eq!(problem("self.a b"), "Syntax error: extraneous input 'b' expecting <EOF>");
-        assert!(problem("self.a ==").starts_with("Syntax error: mismatched input '<EOF>' expecting {'[', '{'"));
+        assert!(
+            problem("self.a ==").starts_with("Syntax error: mismatched input '<EOF>' expecting {'[', '{'")
+        );
         assert_eq!(problem("for"), "reserved identifier: for");
         assert_eq!(problem("has(1)"), "invalid argument to has() macro");
         assert_eq!(problem("[1].map(1, 2)"), "argument is not an identifier");

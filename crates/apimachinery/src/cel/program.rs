@@ -132,10 +132,7 @@ impl Program {
     pub fn compile(source: &str, environment: &Environment) -> Result<Self, CompileError> {
         let failed = |issues| CompileError::new(source, issues);
         let (mut expr, ids) = parse(source).map_err(|issue| failed(vec![issue]))?;
-        let declarations = Declarations {
-            variables: &environment.variables,
-            structs: &environment.structs,
-        };
+        let declarations = Declarations { variables: &environment.variables, structs: &environment.structs };
         let checked = check(&mut expr, ids, &declarations).map_err(failed)?;
         let mut regexes = HashMap::new();
         let mut issues = Vec::new();

@@ -18,10 +18,9 @@ pub(crate) fn of_call(function: &str, args: &[Value<'_>], meter: &Meter) -> Resu
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
             first.map_or(Ok(1), |it| whole(it, meter))?
         }
-        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR" | "quantity"
-        | "isQuantity" | "semver" | "isSemver" | "startsWith" | "endsWith" | "format" | "strings.quote" => {
-            traversal(1.0)?
-        }
+        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR"
+        | "quantity" | "isQuantity" | "semver" | "isSemver" | "startsWith" | "endsWith" | "format"
+        | "strings.quote" => traversal(1.0)?,
         "bytes" | "string" if matches!(first, Some(Value::String(_) | Value::Bytes(_))) => traversal(1.0)?,
         "ip" if matches!(first, Some(Value::String(_))) => traversal(1.0)?,
         "ip.isCanonical" | "replace" | "split" => traversal(2.0)?,

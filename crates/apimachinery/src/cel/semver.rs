@@ -66,7 +66,8 @@ fn number(text: &str) -> Option<u64> {
 /// Splits off the identifiers behind a separator.
 fn split(text: &str, separator: char) -> Option<(&str, Vec<String>)> {
     let Some((before, after)) = text.split_once(separator) else { return Some((text, Vec::new())) };
-    let fits = |it: &str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let fits =
+        |it: &str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     after.split('.').all(fits).then(|| (before, after.split('.').map(str::to_owned).collect()))
 }
 

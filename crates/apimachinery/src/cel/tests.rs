@@ -13,8 +13,10 @@ fn field(name: &str, of: DeclaredType) -> DeclaredField {
 
 /// Returns the type that most tests use.
 fn declared() -> Arc<DeclaredType> {
-    let port =
-        DeclaredType::object(vec![field("name", DeclaredType::string(40)), field("port", DeclaredType::int())]);
+    let port = DeclaredType::object(vec![
+        field("name", DeclaredType::string(40)),
+        field("port", DeclaredType::int()),
+    ]);
     let keys = Topology::Map(vec!["name".to_owned()]);
     let of = DeclaredType::object(vec![
         field("name", DeclaredType::string(40)),
@@ -47,7 +49,10 @@ fn object() -> Json {
 }
 
 fn environment(declared: &Arc<DeclaredType>) -> Environment {
-    Environment::new().variable("self", declared).optional_variable("oldSelf", declared).dynamic_variable("any")
+    Environment::new()
+        .variable("self", declared)
+        .optional_variable("oldSelf", declared)
+        .dynamic_variable("any")
 }
 
 /// Evaluates an expression; a failure is shown after `error: `.
@@ -172,20 +177,27 @@ fn an_expression_with_wrong_types_does_not_compile() {
         ("self.name.length() > 1", "undeclared reference to 'length' (in container '')"),
         ("self.name.startsWith(1)", "found no matching overload for 'startsWith' applied to 'string.(int)'"),
         ("self.ports.all(p, p.other == 1)", "undefined field 'other'"),
-        ("self.size.all(x, true)", "expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)"),
+        (
+            "self.size.all(x, true)",
+            "expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)",
+        ),
         ("[1, 'a'].size() == 2", "expected type 'int' but found 'string'"),
         ("self.raw == 1", "undefined field 'raw'"),
         ("self.name && true", "expected type 'bool' but found 'string'"),
         ("self.name.matches('[')", "invalid matches argument"),
         ("self.wait > duration('1 day')", "invalid duration argument"),
-        ("self.ports[0].name.size() ==", "Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"),
+        (
+            "self.ports[0].name.size() ==",
+            "Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}",
+        ),
         ("@result", "Syntax error: token recognition error at: '@'"),
         ("cel.bind(x, 1, x)", "undeclared reference to 'cel' (in container '')"),
     ] {
         assert_eq!(run(source), format!("compile: {message}"), "{source}");
     }
     let declared = declared();
-    let result = |source: &str| Program::compile(source, &environment(&declared)).unwrap().result_type().to_string();
+    let result =
+        |source: &str| Program::compile(source, &environment(&declared)).unwrap().result_type().to_string();
     assert_eq!(result("self.ports.map(p, p.port)"), "list(int)");
     assert_eq!(result("self.labels"), "map(string, string)");
     assert_eq!(result("any.x"), "dyn");
@@ -196,9 +208,8 @@ fn an_expression_with_wrong_types_does_not_compile() {
 #[test]
 fn a_rule_on_lists_without_a_limit_is_estimated_to_be_expensive() {
     let declared = declared();
-    let cost = |source: &str| {
-        Program::compile(source, &environment(&declared)).unwrap().estimated_cost(&declared)
-    };
+    let cost =
+        |source: &str| Program::compile(source, &environment(&declared)).unwrap().estimated_cost(&declared);
     // A field costs 1 and an identifier 1; comparing two scalars costs nothing more.
     assert_eq!(cost("self.size == 3"), 2);
     assert_eq!(cost("has(self.size)"), 1);

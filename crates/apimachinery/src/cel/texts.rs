@@ -73,9 +73,7 @@ fn offset_of(text: &str, index: i64, meter: &Meter) -> Result<Option<usize>, Eva
 /// Returns a part of a text, without a copy where that is possible.
 fn part<'a>(text: &Text<'a>, start: usize, end: usize, meter: &Meter) -> Outcome<'a> {
     match text {
-        Text::Borrowed(whole) => {
-            Ok(Value::String(Text::Borrowed(whole.get(start..end).unwrap_or_default())))
-        }
+        Text::Borrowed(whole) => Ok(Value::String(Text::Borrowed(whole.get(start..end).unwrap_or_default()))),
         Text::Shared(whole) => made(whole.get(start..end).unwrap_or_default().to_owned(), meter),
     }
 }
@@ -153,7 +151,8 @@ fn split<'a>(text: &Text<'a>, separator: &str, count: i64, meter: &Meter) -> Out
     let limit = usize::try_from(count).unwrap_or(usize::MAX);
     meter.work(text.len() as u64)?;
     let pieces = if separator.is_empty() { text.len() } else { text.matches(separator).count() + 1 };
-    meter.allocate(pieces.min(limit).saturating_mul(size_of::<Value<'_>>() + 16).saturating_add(text.len()))?;
+    meter
+        .allocate(pieces.min(limit).saturating_mul(size_of::<Value<'_>>() + 16).saturating_add(text.len()))?;
     if separator.is_empty() {
         // Go splits after each character.
         let mut parts = Vec::new();

@@ -33,8 +33,13 @@ impl Url {
             // `mailto:a@b` is opaque: it has no host and no path.
             let host = String::new();
             let path = String::new();
-            return (!scheme.is_empty())
-                .then(|| Self { text: text.to_owned(), scheme, host, path, query: query.to_owned() });
+            return (!scheme.is_empty()).then(|| Self {
+                text: text.to_owned(),
+                scheme,
+                host,
+                path,
+                query: query.to_owned(),
+            });
         }
         let (authority, path) = match rest.strip_prefix("//") {
             Some(rest) if !scheme.is_empty() || !rest.starts_with('/') => {
@@ -119,10 +124,10 @@ mod tests {
         assert_eq!((url.scheme.as_str(), url.host.as_str()), ("https", "example.com:8080"));
         assert_eq!((url.hostname(), url.port(), url.path.as_str()), ("example.com", "8080", "/a%20b"));
         let texts = |it: &[&str]| it.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        assert_eq!(url.parameters(), [
-            ("k1".to_owned(), texts(&["a", "c d"])),
-            ("k2".to_owned(), texts(&["b"]))
-        ]);
+        assert_eq!(
+            url.parameters(),
+            [("k1".to_owned(), texts(&["a", "c d"])), ("k2".to_owned(), texts(&["b"]))]
+        );
         let url = Url::parse("https://[::1]:80/").unwrap();
         assert_eq!((url.hostname(), url.port()), ("::1", "80"));
         assert_eq!(Url::parse("/path").unwrap().path, "/path");

@@ -196,9 +196,8 @@ impl<'a> Value<'a> {
     /// # Errors
     /// The value does not fit the type.
     pub fn of_declared(json: &'a Json, declared: &'a DeclaredType) -> Result<Self, EvaluationError> {
-        let misfit = |expected: &str| {
-            Err(EvaluationError::failed(format!("invalid data, expected {expected}")))
-        };
+        let misfit =
+            |expected: &str| Err(EvaluationError::failed(format!("invalid data, expected {expected}")));
         if json.is_null() && !matches!(declared.shape, Shape::Any | Shape::Hidden) {
             if declared.nullable {
                 return Ok(Self::Null);
@@ -300,7 +299,13 @@ impl<'a> Value<'a> {
             Self::Map(map) => map.len() as u64,
             Self::Optional(Some(inner)) => inner.size(meter)?,
             Self::Json(JsonValue { json: Json::Object(fields), .. }) => fields.len() as u64,
-            Self::Library(LibraryValue(Library::Ip(ip))) => if ip.is_ipv4() { 4 } else { 16 },
+            Self::Library(LibraryValue(Library::Ip(ip))) => {
+                if ip.is_ipv4() {
+                    4
+                } else {
+                    16
+                }
+            }
             Self::Library(LibraryValue(Library::Cidr(cidr))) => u64::from(cidr.prefix.div_ceil(8)),
             other => other.list_len().map_or(1, |it| it as u64),
         })

@@ -12,7 +12,7 @@ use super::go_format::{quoted, quoted_list};
 use super::internal::{self, SharedByVersions};
 use super::keywords::{flag, listed, named, text};
 use super::rule_types::declared_type;
-use super::rules::{Rule, normalized_path};
+use super::rules::{BUDGET, Rule, RuleTree, normalized_path};
 use super::schema_path::SchemaPath;
 use super::structural::Structural;
 use crate::api_error::{FieldError, FieldErrorKind};
@@ -51,7 +51,8 @@ pub(crate) fn problems(definition: &Value, old: Option<&Value>) -> FieldErrors {
         if unchanged {
             continue;
         }
-        let path = if shared { "spec.validation".to_owned() } else { format!("spec.versions[{index}].schema") };
+        let path =
+            if shared { "spec.validation".to_owned() } else { format!("spec.versions[{index}].schema") };
         let path = format!("{path}.openAPIV3Schema");
         count_rules(schema, &mut totals);
         if totals.0 > MAX_RULES || totals.1 > MAX_EXPRESSIONS {
@@ -89,6 +90,8 @@ fn check_schema(schema: &Value, path: &str, problems: &mut FieldErrors) {
         problems: FieldErrors::new(),
         total: 0,
         expensive: Vec::new(),
+        default_budget: Some(BUDGET),
+        rules_of_defaults: (0, 0),
     };
     let node = Node {
         schema,
@@ -99,7 +102,7 @@ fn check_schema(schema: &Value, path: &str, problems: &mut FieldErrors) {
     };
     let root = SchemaPath::root(path);
     walker.node(&node, &root);
-    let Walker { form_problems, problems: found, total, mut expensive } = walker;
+    let Walker { form_problems, problems: found, total, mut expensive, .. } = walker;
     let is_form_sound = form_problems.is_empty();
     problems.append(form_problems);
     if !is_form_sound {
@@ -154,11 +157,16 @@ struct Walker {
     problems: FieldErrors,
     total: u64,
     expensive: Vec<(SchemaPath, u64)>,
+    /// The cost that the rules of defaults may have.
+    default_budget: Option<u64>,
+    /// The rules that are compiled again for defaults.
+    rules_of_defaults: (usize, usize),
 }
 
 impl Walker {
     fn node(&mut self, node: &Node<'_>, path: &SchemaPath) {
-        let child_cardinality = node.cardinality.zip(max_elements(node.schema)).map(|(own, of)| own.saturating_mul(of));
+        let child_cardinality =
+            node.cardinality.zip(max_elements(node.schema)).map(|(own, of)| own.saturating_mul(of));
         let part = |schema, structural, declared: Option<_>| Node {
             schema,
             structural,
@@ -177,7 +185,8 @@ impl Walker {
             let declared = node.declared.and_then(|it| it.field(name));
             self.node(&part(schema, structural, declared), &path.property(name));
         }
-        if let (Some(schema), Some(structural)) = (node.schema.get("items"), node.structural.items.as_deref()) {
+        if let (Some(schema), Some(structural)) = (node.schema.get("items"), node.structural.items.as_deref())
+        {
             let mut items = part(schema, structural, element);
             // Only the items of lists of type `map` are known by their keys.
             if text(node.schema, "x-kubernetes-list-type") != "map" && items.uncorrelatable.is_none() {
@@ -192,6 +201,25 @@ impl Walker {
                 self.rule(rule, node, &path);
             }
         }
+        self.default(node, path);
+    }
+
+    /// Evaluates the rules of a default.
+    fn default(&mut self, node: &Node<'_>, path: &SchemaPath) {
+        let Some(declared) = node.declared.filter(|_| node.structural.default.is_some()) else { return };
+        if !self.form_problems.is_empty() || !self.problems.is_empty() || !node.structural.has_rules() {
+            return;
+        }
+        count_rules(node.schema, &mut self.rules_of_defaults);
+        let path = path.keyword("default");
+        if self.rules_of_defaults.0 > MAX_RULES || self.rules_of_defaults.1 > MAX_EXPRESSIONS {
+            let detail = format!("must not have more than {MAX_RULES} rules in all (a limit of this server)");
+            self.problems.push(FieldError::new(path, FieldErrorKind::TooMany, &detail));
+            return;
+        }
+        let budget = &mut self.default_budget;
+        let found = RuleTree::problems_of_default(node.structural, declared, &path.to_string(), budget);
+        self.problems.append(found);
     }
 
     fn form(&mut self, rule: &Value, node: &Node<'_>, path: &SchemaPath) {
@@ -291,8 +319,7 @@ impl Walker {
             let field = path.keyword("optionalOldSelf");
             let shown = flag(rule, "optionalOldSelf");
             let detail = "may not be set if oldSelf is not used in rule";
-            self.problems
-                .push_with(|| FieldError::with_value(field, FieldErrorKind::Invalid, shown, detail));
+            self.problems.push_with(|| FieldError::with_value(field, FieldErrorKind::Invalid, shown, detail));
         }
     }
 
@@ -314,8 +341,127 @@ impl Walker {
 fn max_elements(schema: &Value) -> Option<u64> {
     let limit = |key: &str| schema.get(key).and_then(Value::as_i64).map(|it| u64::try_from(it).unwrap_or(0));
     match text(schema, "type") {
-        "object" if schema.get("additionalProperties").is_some_and(|it| !it.is_null()) => limit("maxProperties"),
+        "object" if schema.get("additionalProperties").is_some_and(|it| !it.is_null()) => {
+            limit("maxProperties")
+        }
         "array" => limit("maxItems"),
         _ => Some(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(schema: Value) -> Vec<String> {
+        let version = json!({ "name": "v1", "schema": { "openAPIV3Schema": schema } });
+        let definition = json!({ "spec": { "versions": [version] } });
+        assert!(
+            problems(&definition, Some(&definition)).is_empty(),
+            "unchanged schemas are not checked again"
+        );
+        problems(&definition, None).iter().map(|it| it.to_string()).collect()
+    }
+
+    fn with_rule(field: Value, rule: Value) -> Value {
+        let mut field = field;
+        field["x-kubernetes-validations"] = json!([rule]);
+        json!({ "type": "object", "properties": { "f": field } })
+    }
+
+    const AT: &str = "spec.validation.openAPIV3Schema.properties[f].x-kubernetes-validations[0]";
+
+    #[test]
+    fn fields_of_rules_have_their_forms() {
+        let field = json!({ "type": "object", "properties": { "a": { "type": "string" } } });
+        for (rule, expected) in [
+            (json!({ "rule": " " }), ".rule: Required value: rule is not specified"),
+            (
+                json!({ "rule": "true", "message": " " }),
+                ".message: Invalid value: \" \": must be non-empty if specified",
+            ),
+            (
+                json!({ "rule": "true\n" , "message": "a\nb" }),
+                ".message: Invalid value: \"a\\nb\": must not contain line breaks",
+            ),
+            (
+                json!({ "rule": "true ||\ntrue" }),
+                ".message: Required value: message must be specified if rule contains line breaks",
+            ),
+            (
+                json!({ "rule": "true", "reason": "No" }),
+                ".reason: Unsupported value: \"No\": supported values: \"FieldValueDuplicate\", \"FieldValueForbidden\", \"FieldValueInvalid\", \"FieldValueRequired\"",
+            ),
+            (
+                json!({ "rule": "true", "fieldPath": ".b" }),
+                ".fieldPath: Invalid value: \".b\": must be a valid path",
+            ),
+            (
+                json!({ "rule": "true", "optionalOldSelf": true }),
+                ".optionalOldSelf: Invalid value: true: may not be set if oldSelf is not used in rule",
+            ),
+        ] {
+            assert_eq!(found(with_rule(field.clone(), rule)), [format!("{AT}{expected}")]);
+        }
+        assert_eq!(found(with_rule(field, json!({ "rule": "self.a != ''", "fieldPath": ".a" }))), [""; 0]);
+    }
+
+    #[test]
+    fn an_expression_that_does_not_compile_is_refused_with_its_place() {
+        let problems = found(with_rule(json!({ "type": "integer" }), json!({ "rule": "self == 'a'" })));
+        assert_eq!(
+            problems,
+            [format!(
+                "{AT}.rule: Invalid value: {{\"Rule\":\"self == 'a'\",\"Message\":\"\",\"MessageExpression\":\"\",\
+             \"Reason\":null,\"FieldPath\":\"\",\"OptionalOldSelf\":null}}: compilation failed: ERROR: <input>:1:6: found no \
+             matching overload for '_==_' applied to '(int, string)'\n | self == 'a'\n | .....^"
+            )]
+        );
+        let problems = found(with_rule(json!({ "type": "integer" }), json!({ "rule": "self + 1" })));
+        assert!(problems[0].ends_with("cel expression must evaluate to a bool"), "{problems:?}");
+    }
+
+    #[test]
+    fn rules_that_may_cost_too_much_are_refused() {
+        let list = |limit: Value| {
+            let mut list = json!({ "type": "array", "items": { "type": "string" } });
+            list["maxItems"] = limit;
+            with_rule(list, json!({ "rule": "self.all(x, self.all(y, x == y))" }))
+        };
+        let hint = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and \
+                    strings are declared)";
+        let problems = found(list(Value::Null));
+        assert_eq!(
+            problems[0],
+            format!(
+                "{AT}.rule: Forbidden: estimated rule cost exceeds budget by factor of more than 100x {hint}"
+            )
+        );
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        let limited =
+            json!({ "type": "array", "maxItems": 10, "items": { "type": "string", "maxLength": 20 } });
+        let rule = json!({ "rule": "self.all(x, self.all(y, x == y))" });
+        assert_eq!(found(with_rule(limited, rule)), [""; 0]);
+    }
+
+    #[test]
+    fn items_without_keys_have_no_former_state_and_defaults_follow_the_rules() {
+        let items = json!({ "type": "integer", "x-kubernetes-validations": [{ "rule": "self >= oldSelf" }] });
+        let schema = json!({ "type": "object", "properties": {
+            "f": { "type": "array", "maxItems": 5, "items": items } } });
+        let problems = found(schema);
+        assert!(problems[0].contains(
+            "oldSelf cannot be used on the uncorrelatable portion of the schema within spec.validation.openAPIV3Schema.properties[f]"
+        ), "{problems:?}");
+        let problems =
+            found(with_rule(json!({ "type": "integer", "default": 1 }), json!({ "rule": "self > 1" })));
+        assert_eq!(
+            problems,
+            [
+                "spec.validation.openAPIV3Schema.properties[f].default: Invalid value: 1: failed rule: self > 1"
+            ]
+        );
     }
 }

@@ -22,7 +22,7 @@ use crate::schema::Topology;
 
 /// The cost that all rules of one object may have: `RuntimeCELCostBudget` of k8s.io/apiserver v0.36.4
 /// pkg/apis/cel/config.go.
-const BUDGET: u64 = 10_000_000;
+pub(crate) const BUDGET: u64 = 10_000_000;
 
 /// The length of a message that an expression makes: `MaxEvaluatedMessageExpressionSizeBytes` of the
 /// same file.
@@ -191,6 +191,28 @@ impl RuleTree {
         run.node(self, &ValuePath::Root(""), object, old, ratchet);
         run.problems
     }
+
+    /// Returns the rules that the default of a part of a schema breaks, and subtracts their cost from a
+    /// budget. The default counts as its own former state, and as a new value (k8s.io/apiextensions-apiserver
+    /// v0.36.4 pkg/apiserver/schema/defaulting/validation.go).
+    pub(crate) fn problems_of_default(
+        schema: &Structural,
+        declared: &Arc<DeclaredType>,
+        path: &str,
+        budget: &mut Option<u64>,
+    ) -> FieldErrors {
+        let (Some(default), Some(tree)) = (&schema.default, Self::part(schema, declared)) else {
+            return FieldErrors::new();
+        };
+        let mut run = Run { budget: *budget, problems: FieldErrors::new() };
+        let no_ratchet = Ratchet { current: None, parent: None };
+        run.node(&tree, &ValuePath::Root(path), default, Some(default), no_ratchet);
+        if run.problems.is_empty() {
+            run.node(&tree, &ValuePath::Root(path), default, None, no_ratchet);
+        }
+        *budget = run.budget;
+        run.problems
+    }
 }
 
 /// The former state of a value, for errors that unchanged values may keep (`CRDValidationRatcheting`).
@@ -323,7 +345,8 @@ impl Run {
                 }
             };
             let evaluated = program.evaluate(&activation);
-            let stopped = matches!(&evaluated.outcome, Err(it) if it.kind == EvaluationErrorKind::LimitExceeded);
+            let stopped =
+                matches!(&evaluated.outcome, Err(it) if it.kind == EvaluationErrorKind::LimitExceeded);
             match budget.checked_sub(evaluated.cost) {
                 Some(left) => budget = left,
                 None => {
@@ -473,4 +496,97 @@ impl<'a> FormerItems<'a> {
 
 fn key_of<'a>(item: &'a Value, keys: &[String]) -> Vec<&'a Value> {
     keys.iter().map(|key| item.get(key).unwrap_or(&Value::Null)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn broken(schema: Value, object: Value, old: Option<Value>) -> Vec<String> {
+        let tree = RuleTree::compile(&Structural::parse(&schema)).unwrap();
+        tree.problems(&object, old.as_ref()).iter().map(ToString::to_string).collect()
+    }
+
+    fn rule(text: &str) -> Value {
+        json!([{ "rule": text }])
+    }
+
+    #[test]
+    fn errors_are_those_of_kube_apiserver() {
+        let schema = json!({ "type": "object",
+            "x-kubernetes-validations": [
+                { "rule": "self.min <= self.max", "message": "min is more than max", "fieldPath": ".min" },
+                { "rule": "self.metadata.name == 'w'", "messageExpression": "'the name is ' + self.metadata.name",
+                  "reason": "FieldValueForbidden" }],
+            "properties": {
+                "min": { "type": "integer" }, "max": { "type": "integer" },
+                "names": { "type": "array", "items": { "type": "string", "x-kubernetes-validations":
+                    [{ "rule": "self.size() > 1", "reason": "FieldValueDuplicate" }] } },
+                "map": { "type": "object", "additionalProperties": { "type": "integer",
+                    "x-kubernetes-validations": rule("10 / self > 1") } },
+                "any": { "x-kubernetes-int-or-string": true, "x-kubernetes-validations": rule("self > 1") } } });
+        let object = json!({ "metadata": { "name": "v" }, "min": 3, "max": 2, "names": ["ab", "c"],
+            "map": { "a": 0 }, "any": "x" });
+        assert_eq!(
+            broken(schema, object, None),
+            [
+                "min: Invalid value: min is more than max",
+                "<nil>: Forbidden: the name is v",
+                "any: Invalid value: \"\": 'no such overload': call arguments did not match a supported operator, function or \
+             macro signature for rule: self > 1",
+                "map[a]: Invalid value: \"integer\": division by zero evaluating rule: 10 / self > 1",
+                "names[1]: Duplicate value: \"c\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn transition_rules_compare_values_that_were_there_before() {
+        let item = json!({ "type": "object", "properties": { "key": { "type": "string" },
+            "size": { "type": "integer", "x-kubernetes-validations": rule("self >= oldSelf") } } });
+        let schema = json!({ "type": "object", "properties": {
+            "once": { "type": "string", "x-kubernetes-validations": [
+                { "rule": "!oldSelf.hasValue() || oldSelf.value() == self", "optionalOldSelf": true }] },
+            "list": { "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["key"],
+                "items": item } } });
+        let old = json!({ "once": "a", "list": [{ "key": "a", "size": 2 }, { "key": "b", "size": 5 }] });
+        let new = json!({ "once": "b", "list": [{ "key": "c", "size": 1 }, { "key": "b", "size": 4 }] });
+        assert_eq!(broken(schema.clone(), new.clone(), None), [""; 0]);
+        let found = broken(schema, new, Some(old));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0].starts_with("list[1].size: Invalid value: 4: failed rule: self >= oldSelf"),
+            "{found:?}"
+        );
+        assert!(found[1].starts_with("once: Invalid value: \"b\""), "{found:?}");
+    }
+
+    #[test]
+    fn an_unchanged_value_keeps_breaking_a_rule() {
+        let schema = json!({ "type": "object", "properties": {
+            "a": { "type": "object", "x-kubernetes-validations": rule("self.n > 1"),
+                "properties": { "n": { "type": "integer" } } },
+            "b": { "type": "integer" } } });
+        let old = json!({ "a": { "n": 0 }, "b": 1 });
+        assert_eq!(broken(schema.clone(), json!({ "a": { "n": 0 }, "b": 2 }), Some(old.clone())), [""; 0]);
+        assert_eq!(
+            broken(schema, json!({ "a": { "n": 1 }, "b": 2 }), Some(old)),
+            ["a: Invalid value: failed rule: self.n > 1"]
+        );
+    }
+
+    #[test]
+    fn all_rules_of_an_object_share_a_budget() {
+        let schema = json!({ "type": "object", "properties": { "l": { "type": "array", "items": {
+            "type": "object", "properties": { "m": { "type": "array", "items": { "type": "integer" },
+                "x-kubernetes-validations": rule("self.all(x, self.all(y, x + y >= 0))") } } } } } });
+        let inner: Vec<u32> = (0..300).collect();
+        let object = json!({ "l": vec![json!({ "m": inner }); 60] });
+        let found = broken(schema, object, None);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].ends_with(OUT_OF_BUDGET), "{found:?}");
+    }
 }
