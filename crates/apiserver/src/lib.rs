@@ -38,9 +38,9 @@
 //!   bindings are stored. Access reviews then allow everything, and their `reason` says so. With
 //!   [`AuthorizationMode::Rbac`] the roles are enforced; the modes Node, ABAC and Webhook do not
 //!   exist.
-//! - **CEL.** Validation rules of definitions and admission policies are stored but not evaluated.
-//!   A webhook with `matchConditions` is called as if all of them were true. Storing one of these
-//!   returns a warning.
+//! - **Admission policies.** They are stored but not evaluated. A webhook with `matchConditions` is
+//!   called as if all of them were true. Storing one of these returns a warning. Rules of
+//!   definitions are enforced.
 //! - **Controllers.** As in Kubernetes, other programs delete namespaces, collect garbage and make
 //!   workloads run: kube-controller-manager, or `ControllerManager` and `Simulator` of
 //!   `dogwatch-simulator`.

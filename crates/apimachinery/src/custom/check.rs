@@ -3,7 +3,7 @@
 //!
 //! kube-apiserver moves fields that are equal in all versions to the top of its internal form
 //! before it validates: a problem of a schema that all versions share is a problem of
-//! `spec.validation`. CEL rules are not compiled, so no problem of theirs is found.
+//! `spec.validation`. Rules are compiled only if nothing else is wrong.
 
 use std::cell::LazyCell;
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ use super::version_checks::{
     check_choice, check_columns, check_conversion, check_deprecation, check_selectable, check_subresources,
     forbidden, invalid,
 };
-use super::{Structural, default_checks, keywords, names, openapi, structural_rules};
+use super::{Structural, default_checks, keywords, names, openapi, rule_checks, structural_rules};
 use crate::api_error::{FieldError, FieldErrorKind};
 use crate::field_errors::FieldErrors;
 use crate::names::{label_1035, subdomain};
@@ -91,6 +91,9 @@ pub fn format_warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
 fn check_both(definition: &Value, old: Option<&Value>, problems: &mut FieldErrors) {
     let spec = &definition["spec"];
     check_spec(spec, problems);
+    if problems.is_empty() {
+        problems.append(rule_checks::problems(definition, old));
+    }
     if let Some(old) = old {
         let mut fields = vec!["/group", "/names/plural"];
         if names::is_true(old, "Established") {

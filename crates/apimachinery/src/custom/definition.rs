@@ -9,6 +9,7 @@ use serde_json::{Map as Object, Value, json};
 use super::Structural;
 use super::columns::Column;
 use super::go_format::shown;
+use super::rules::RuleTree;
 use super::scale::ScalePaths;
 use crate::discovery::by_stability;
 
@@ -78,6 +79,8 @@ pub struct Version {
     pub deprecation: Option<String>,
     /// The schema.
     pub schema: Arc<Structural>,
+    /// The rules of the schema, if it has any.
+    pub(crate) rules: Option<Arc<RuleTree>>,
     /// True if `status` is a subresource.
     pub status: bool,
     /// The paths of the fields of `scale`, if it is a subresource.
@@ -212,11 +215,13 @@ impl Version {
         let list = |key: &str| version[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
         let columns: Vec<Column> = list("additionalPrinterColumns").iter().map(Column::read).collect();
         let paths = list("selectableFields").iter().filter_map(|field| field["jsonPath"].as_str());
+        let schema = Structural::parse(&version["schema"]["openAPIV3Schema"]);
         Self {
+            rules: RuleTree::compile(&schema).map(Arc::new),
+            schema: Arc::new(schema),
             served: version["served"] == true,
             storage: version["storage"] == true,
             deprecation: deprecated.then(|| warning.unwrap_or_else(usual)),
-            schema: Arc::new(Structural::parse(&version["schema"]["openAPIV3Schema"])),
             status: version["subresources"]["status"].is_object(),
             scale: read_scale(&version["subresources"]["scale"]),
             columns: if columns.is_empty() { vec![Column::age()] } else { columns },

@@ -115,6 +115,13 @@ pub(crate) fn schema(schema: &Value) -> String {
     printer.finish()
 }
 
+/// Formats a rule.
+pub(crate) fn rule(rule: &Value) -> String {
+    let mut printer = Printer::default();
+    printer.fields(rule, RULE);
+    printer.finish()
+}
+
 /// The fields that are equal in all versions, which kube-apiserver moves to the top of the
 /// definition
 /// (`Convert_v1_CustomResourceDefinitionSpec_To_apiextensions_CustomResourceDefinitionSpec` in

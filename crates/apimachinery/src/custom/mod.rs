@@ -4,7 +4,7 @@
 //! A definition is checked ([`check`]), gets its names ([`names`]) and is compiled once into a
 //! [`CustomKind`]. The functions of [`object`] then decode, prepare and validate an object of one
 //! of its versions, with the steps in the right order. Nothing here stores, watches or knows the
-//! time. CEL rules (`x-kubernetes-validations`) are kept and not evaluated.
+//! time. The rules of schemas are compiled with them and evaluated with [`crate::cel`].
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
@@ -24,6 +24,8 @@ pub mod validate;
 mod nodes;
 mod listtype;
 mod embedded;
+mod rule_types;
+mod rules;
 pub mod jsonpath;
 pub mod scale;
 pub mod columns;
@@ -38,6 +40,7 @@ mod default_checks;
 mod internal;
 mod pattern_checks;
 mod version_checks;
+mod rule_checks;
 pub mod check;
 pub mod object;
 pub mod convert;

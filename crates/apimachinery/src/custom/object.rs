@@ -108,7 +108,7 @@ pub fn validate_create(object: &Value, version: &Version) -> FieldErrors {
     }
     problems.append(embedded::problems(object, schema, ""));
     problems.append(listtype::problems(object, schema));
-    blocked_rules(version, &mut problems);
+    check_rules(object, None, version, &mut problems);
     problems
 }
 
@@ -124,7 +124,7 @@ pub fn validate_update(object: &Value, old: &Value, version: &Version) -> FieldE
     if listtype::problems(old, schema).is_empty() {
         problems.append(listtype::problems(object, schema));
     }
-    blocked_rules(version, &mut problems);
+    check_rules(object, Some(old), version, &mut problems);
     problems
 }
 
@@ -141,19 +141,22 @@ pub fn validate_status(object: &Value, old: &Value, version: &Version) -> FieldE
     if listtype::problems(old, &version.schema).is_empty() {
         problems.append(listtype::problems(object, &version.schema));
     }
-    blocked_rules(version, &mut problems);
+    check_rules(object, Some(old), version, &mut problems);
     problems
 }
 
-/// Adds the message of kube-apiserver that validation rules were not checked, if the schema has
-/// rules and the object is structurally invalid (k8s.io/apiextensions-apiserver v0.36.4
+/// Adds the rules that the object breaks. If it is structurally invalid, they are not evaluated, and
+/// the message of kube-apiserver says so (k8s.io/apiextensions-apiserver v0.36.4
 /// pkg/registry/customresource/strategy.go).
-fn blocked_rules(version: &Version, problems: &mut FieldErrors) {
+fn check_rules(object: &Value, old: Option<&Value>, version: &Version, problems: &mut FieldErrors) {
+    let Some(rules) = &version.rules else { return };
     use FieldErrorKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
     let blocks = |problem: &FieldError| {
         matches!(problem.kind, NotSupported | Required | TooLong | TooMany | TypeInvalid)
     };
-    if version.schema.has_rules() && problems.iter().any(blocks) {
+    if !problems.iter().any(blocks) {
+        problems.append(rules.problems(object, old));
+    } else {
         let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to \
                       complete validation";
         problems.push(FieldError::with_value(validate::NOWHERE, FieldErrorKind::Invalid, "null", detail));

@@ -47,7 +47,7 @@ pub struct Structural {
     pub list: Option<Topology>,
     /// `x-kubernetes-map-type: atomic`.
     pub atomic_map: bool,
-    /// `x-kubernetes-validations`, kept and not evaluated.
+    /// `x-kubernetes-validations`, as they are in the definition.
     pub rules: Vec<Value>,
 }
 
@@ -221,7 +221,7 @@ impl Structural {
         self.properties.get(key).or_else(|| self.additional_schema())
     }
 
-    /// Returns true if this node or one below has rules that are not evaluated.
+    /// Returns true if this node or one below has rules.
     pub fn has_rules(&self) -> bool {
         !self.rules.is_empty()
             || self.properties.values().any(Self::has_rules)

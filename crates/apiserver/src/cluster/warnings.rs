@@ -1,5 +1,5 @@
 //! Warnings for the writer of an object: those of kube-apiserver, and those about objects that are
-//! stored and have no effect here, because this server does not evaluate CEL.
+//! stored and have no effect here, because this server does not enforce admission policies.
 //!
 //! Of the second sort is the response to a write that would make kube-apiserver enforce something
 //! new. Without the warning, a test of a policy that denies nothing would look like a test of a policy
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Cluster;
 use super::write::Write;
 use crate::custom;
-use crate::kinds::json_access::{at, entries, items, text};
+use crate::kinds::json_access::{at, items, text};
 use crate::kinds::{DEFINITION, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use crate::registry::Kind;
 
@@ -27,9 +27,7 @@ impl Write<'_> {
 /// Returns the warnings for the writer of an object; `old` is its former state, if it had one.
 fn warnings(cluster: &Cluster, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = of_kind(kind, object, old);
-    if kind.is(&DEFINITION) {
-        warnings.extend(unevaluated_rules(object, old));
-    } else if kind.rules.counterpart.is_some() {
+    if kind.rules.counterpart.is_some() {
         warnings.extend(unenforced_policy(cluster, kind, object, old));
     } else if kind.is(&VALIDATING_WEBHOOKS) || kind.is(&MUTATING_WEBHOOKS) {
         warnings.extend(unevaluated_conditions(object, old));
@@ -53,7 +51,10 @@ fn unenforced_policy(cluster: &Cluster, kind: &Kind, object: &Value, old: Option
     let others = cluster.catalog().kind(GROUP, &kind.def.version, other)?;
     let in_force = cluster.list(&others, None).iter().any(|it| matches(&it.to_value()));
     in_force.then(|| {
-        format!("{} {name:?} is stored but not enforced: this server does not evaluate CEL", kind.def.kind)
+        format!(
+            "{} {name:?} is stored but not enforced: this server does not evaluate admission policies",
+            kind.def.kind
+        )
     })
 }
 
@@ -66,47 +67,6 @@ fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
         crate::kinds::warnings::custom(object, old)
     } else {
         crate::kinds::warnings::builtin(kind.rules, object, old)
-    }
-}
-
-/// Warns about the versions of a definition whose schema has validation rules that the former state
-/// did not have.
-fn unevaluated_rules(definition: &Value, old: Option<&Value>) -> Vec<String> {
-    let rules = |version: &Value| {
-        let mut found = Vec::new();
-        collect_rules(&version["schema"]["openAPIV3Schema"], &mut found);
-        found
-    };
-    let before = |version: &Value| {
-        let versions = old.map(|it| items(it, "/spec/versions")).unwrap_or_default();
-        versions.iter().find(|it| it["name"] == version["name"]).map(rules).unwrap_or_default()
-    };
-    let versions = items(definition, "/spec/versions").iter().enumerate();
-    let unevaluated = versions.filter(|(_, version)| {
-        let rules = rules(version);
-        !rules.is_empty() && rules != before(version)
-    });
-    unevaluated
-        .map(|(index, _)| {
-            format!(
-                "spec.versions[{index}].schema.openAPIV3Schema: x-kubernetes-validations are stored but not enforced: this \
-                 server does not evaluate CEL"
-            )
-        })
-        .collect()
-}
-
-/// Collects the rules of a schema and of everything in it, in order.
-fn collect_rules(schema: &Value, found: &mut Vec<Value>) {
-    found.extend(items(schema, "/x-kubernetes-validations").iter().cloned());
-    for keyword in ["items", "additionalProperties"] {
-        if let Some(inner) = schema.get(keyword).filter(|it| it.is_object()) {
-            collect_rules(inner, found);
-        }
-    }
-    entries(schema, "/properties").for_each(|(_, inner)| collect_rules(inner, found));
-    for keyword in ["/allOf", "/anyOf", "/oneOf"] {
-        items(schema, keyword).iter().for_each(|inner| collect_rules(inner, found));
     }
 }
 
@@ -124,8 +84,8 @@ fn unevaluated_conditions(configuration: &Value, old: Option<&Value>) -> Vec<Str
     unevaluated
         .map(|(index, _)| {
             format!(
-                "webhooks[{index}].matchConditions are stored but not evaluated: this server has no CEL, and calls the webhook \
-                 for every request that its rules and selectors match"
+                "webhooks[{index}].matchConditions are stored but not evaluated: this server calls the webhook for every \
+                 request that its rules and selectors match"
             )
         })
         .collect()
@@ -136,26 +96,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn rules_anywhere_in_a_schema_are_warned_about_once() {
-        let version = |schema: Value| json!({ "name": "v1", "schema": { "openAPIV3Schema": schema } });
-        let definition = |schema: Value| json!({ "spec": { "versions": [version(schema)] } });
-        let rules = json!([{ "rule": "self > 0" }]);
-        for schema in [
-            json!({ "x-kubernetes-validations": rules }),
-            json!({ "properties": { "spec": { "items": { "x-kubernetes-validations": rules } } } }),
-            json!({ "additionalProperties": { "allOf": [{ "x-kubernetes-validations": rules }] } }),
-        ] {
-            let definition = definition(schema);
-            let warnings = unevaluated_rules(&definition, None);
-            assert!(warnings.len() == 1 && warnings[0].starts_with("spec.versions[0]."), "{warnings:?}");
-            assert!(unevaluated_rules(&definition, Some(&definition)).is_empty(), "nothing is new");
-        }
-        // A property of that name is not a rule.
-        let named = json!({ "properties": { "x-kubernetes-validations": { "type": "string" } } });
-        assert!(unevaluated_rules(&definition(named), None).is_empty());
-    }
 
     #[test]
     fn webhooks_with_conditions_are_warned_about_once() {

@@ -5,10 +5,10 @@ use std::path::Path;
 
 /// The differences from a Kubernetes API server that users would not expect, printed once at the
 /// start.
-const NOT_ENFORCED: &str = "not enforced: CEL rules, admission policies; see `dogwatch serve --help`";
+const NOT_ENFORCED: &str = "not enforced: admission policies; see `dogwatch serve --help`";
 
 /// The same for a server without authorization.
-const NOT_AUTHORIZED: &str = "not enforced: authorization (every caller may do everything; RBAC is stored only), CEL rules, \
+const NOT_AUTHORIZED: &str = "not enforced: authorization (every caller may do everything; RBAC is stored only), \
                               admission policies; see `dogwatch serve --help`";
 
 /// The settings of a server that a user should know of.
@@ -176,7 +176,11 @@ mod tests {
                 Simulated::Nothing,
                 ["limit ranges\n", "not enforced: authorization", "add --simulate\n"],
             ),
-            (true, Simulated::Nodes, ["roles (RBAC)\n", "not enforced: CEL rules", "no container runs\n"]),
+            (
+                true,
+                Simulated::Nodes,
+                ["roles (RBAC)\n", "not enforced: admission policies", "no container runs\n"],
+            ),
         ] {
             let lines = Banner { rbac, simulated, ..PLAIN }.lines();
             let last: Vec<_> = lines.lines().rev().take(3).map(|it| format!("{it}\n")).collect();

@@ -526,7 +526,7 @@ async fn match_conditions_are_ignored_with_a_warning() {
         "rules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] }] });
     let path = format!("{HOOKS}/validatingwebhookconfigurations");
     let made = server.post(&path, configuration.clone()).await;
-    let warning = r#"299 - "webhooks[0].matchConditions are stored but not evaluated: this server has no CEL, and calls the webhook for every request that its rules and selectors match""#;
+    let warning = r#"299 - "webhooks[0].matchConditions are stored but not evaluated: this server calls the webhook for every request that its rules and selectors match""#;
     assert_eq!((made.code.as_u16(), made.header("warning")), (201, warning));
     assert_eq!(
         server.post(MAPS, map("a", json!({}))).await.code,
@@ -556,7 +556,7 @@ async fn a_bound_admission_policy_gets_a_warning() {
         "a policy without a binding has no effect"
     );
     let bound = server.post(&format!("{HOOKS}/validatingadmissionpolicybindings"), binding).await;
-    let warning = r#"299 - "ValidatingAdmissionPolicyBinding \"b\" is stored but not enforced: this server does not evaluate CEL""#;
+    let warning = r#"299 - "ValidatingAdmissionPolicyBinding \"b\" is stored but not enforced: this server does not evaluate admission policies""#;
     assert_eq!((bound.code.as_u16(), bound.header("warning")), (201, warning));
     let change = json!({ "spec": { "failurePolicy": "Ignore" } });
     let changed = server.merge(&format!("{HOOKS}/validatingadmissionpolicies/p"), change).await;

@@ -482,24 +482,38 @@ async fn connect_requests_need_no_body_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_definition_with_rules_is_stored_with_a_warning_that_they_are_not_enforced() {
+async fn the_rules_of_a_definition_are_checked_and_enforced() {
     let server = Server::start().await;
-    let schema = json!({ "type": "object", "properties": { "size": { "type": "integer",
-        "x-kubernetes-validations": [{ "rule": "self != 13" }] } } });
-    let definition = json!({ "metadata": { "name": "widgets.example.com" }, "spec": { "group": "example.com",
-        "scope": "Namespaced", "names": { "plural": "widgets", "kind": "Widget" },
-        "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }] } });
+    let definition = |rule: &str| {
+        let schema = json!({ "type": "object", "properties": {
+            "size": { "type": "integer", "x-kubernetes-validations": [{ "rule": rule, "message": "no luck" }] },
+            "mode": { "type": "string", "x-kubernetes-validations": [{ "rule": "self == oldSelf" }] } } });
+        json!({ "metadata": { "name": "widgets.example.com" }, "spec": { "group": "example.com",
+            "scope": "Namespaced", "names": { "plural": "widgets", "kind": "Widget" },
+            "versions": [{ "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": schema } }] } })
+    };
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let made = server.post(path, definition).await;
-    let warning = r#"299 - "spec.versions[0].schema.openAPIV3Schema: x-kubernetes-validations are stored but not enforced: this server does not evaluate CEL""#;
-    assert_eq!((made.code.as_u16(), made.header("warning")), (201, warning));
-    let labelled = json!({ "metadata": { "labels": { "a": "b" } } });
-    let changed = server.merge(&format!("{path}/widgets.example.com"), labelled).await;
-    assert_eq!(
-        (changed.code.as_u16(), changed.header("warning")),
-        (200, ""),
-        "unchanged rules are not warned about again"
-    );
+    let refused = server.post(path, definition("self != wrong")).await;
+    assert_eq!(refused.code, 422, "{refused:?}");
+    let message = refused.json()["message"].as_str().unwrap_or_default().to_owned();
+    assert!(message.contains("undeclared reference to 'wrong'"), "{message}");
+    let made = server.post(path, definition("self != 13")).await;
+    assert_eq!((made.code.as_u16(), made.header("warning")), (201, ""));
+    let widgets = "/apis/example.com/v1/namespaces/default/widgets";
+    let widget = |size: i64| {
+        json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w" },
+            "size": size, "mode": "a" })
+    };
+    let refused = server.post(widgets, widget(13)).await;
+    let message = r#"Widget.example.com "w" is invalid: size: Invalid value: 13: no luck"#;
+    assert_eq!((refused.code.as_u16(), refused.json()["message"].as_str()), (422, Some(message)));
+    assert_eq!(server.post(widgets, widget(12)).await.code, 201);
+    let changed = server.merge(&format!("{widgets}/w"), json!({ "mode": "b" })).await;
+    let message =
+        r#"Widget.example.com "w" is invalid: mode: Invalid value: "b": failed rule: self == oldSelf"#;
+    assert_eq!((changed.code.as_u16(), changed.json()["message"].as_str()), (422, Some(message)));
+    assert_eq!(server.merge(&format!("{widgets}/w"), json!({ "size": 14 })).await.code, 200);
 }
 
 #[tokio::test]
