@@ -6,6 +6,7 @@
 //! - [`request`] parses paths, queries, headers and bodies.
 //! - [`builtin`] holds the names of every built-in kind and its [`schema`]; [`kinds`] has an entry
 //!   with the rules of each, and [`custom`] implements CustomResourceDefinitions.
+//! - [`cel`] compiles and evaluates expressions.
 //! - [`patch`] and [`ownership`] change objects; [`admission`] computes quotas and limits.
 //! - [`discovery`], [`openapi`] and [`mod@print`] describe the kinds and print objects as tables.
 //!
@@ -45,6 +46,7 @@ pub mod admission;
 pub mod print;
 pub mod patch;
 pub mod ownership;
+pub mod cel;
 pub mod custom;
 
 pub use api_error::{ApiError, FieldError, FieldErrorKind};

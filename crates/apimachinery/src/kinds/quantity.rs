@@ -134,6 +134,36 @@ impl Quantity {
         Self { nano: self.nano.saturating_sub(other.nano).max(0), ..self }.normalized()
     }
 
+    /// Subtracts a quantity; the result may be negative.
+    #[must_use]
+    pub(crate) fn minus(self, other: Self) -> Self {
+        self.plus(other.negated())
+    }
+
+    /// Returns which of two quantities is less.
+    pub(crate) fn order(self, other: Self) -> std::cmp::Ordering {
+        if self.equals(other) {
+            std::cmp::Ordering::Equal
+        } else if self.exceeds(other) {
+            std::cmp::Ordering::Greater
+        } else {
+            std::cmp::Ordering::Less
+        }
+    }
+
+    /// Returns the value, if it is an integer of 64 bits.
+    pub(crate) fn as_integer(self) -> Option<i64> {
+        i64::try_from(self.nano / BILLION).ok().filter(|_| self.is_whole() && self.large.is_none())
+    }
+
+    /// Returns the value as a float.
+    pub(crate) fn as_float(self) -> f64 {
+        match self.large {
+            Some(large) => large.digits as f64 * 10_f64.powi(large.exponent),
+            None => self.nano as f64 / BILLION as f64,
+        }
+    }
+
     /// Rounds up to an integer.
     #[must_use]
     pub fn rounded_up(self) -> Self {

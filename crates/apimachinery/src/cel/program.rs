@@ -1,0 +1,208 @@
+//! Compiled expressions, and the variables that they read.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use regex::Regex;
+
+use super::ast::{Expr, ExprKind};
+use super::checker::{Checked, Declarations, check, type_of_declared};
+use super::cost;
+use super::declared::DeclaredType;
+use super::error::{CompileError, EvaluationError, Issue};
+use super::interpreter::Interpreter;
+use super::meter::{Meter, PER_CALL_LIMIT};
+use super::moments;
+use super::parser::parse;
+use super::regexes;
+use super::types::Type;
+use super::value::Value;
+
+/// The variables that expressions can use, with their types.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    variables: HashMap<Arc<str>, Type>,
+    structs: HashMap<Arc<str>, Type>,
+    mixed_literals: bool,
+}
+
+impl Environment {
+    /// Creates an environment without variables.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a variable of a declared type.
+    #[must_use]
+    pub fn variable(mut self, name: &str, declared: &Arc<DeclaredType>) -> Self {
+        self.variables.insert(name.into(), type_of_declared(declared));
+        self
+    }
+
+    /// Adds a variable with a value that may be absent.
+    #[must_use]
+    pub fn optional_variable(mut self, name: &str, declared: &Arc<DeclaredType>) -> Self {
+        self.variables.insert(name.into(), type_of_declared(declared).optional());
+        self
+    }
+
+    /// Adds a variable whose type is only known at run time.
+    #[must_use]
+    pub fn dynamic_variable(mut self, name: &str) -> Self {
+        self.variables.insert(name.into(), Type::Dyn);
+        self
+    }
+
+    /// Adds a variable of a type.
+    #[must_use]
+    pub fn typed_variable(mut self, name: &str, of: Type) -> Self {
+        self.variables.insert(name.into(), of);
+        self
+    }
+
+    /// Allows items of different types in a literal: `{"a": 1, "b": "x"}`. kube-apiserver does not.
+    #[must_use]
+    pub fn mixed_literals(self) -> Self {
+        Self { mixed_literals: true, ..self }
+    }
+}
+
+/// An expression that has been parsed and checked.
+#[derive(Debug)]
+pub struct Program {
+    source: Arc<str>,
+    expr: Expr,
+    checked: Checked,
+    regexes: HashMap<Arc<str>, Regex>,
+}
+
+/// The values of the variables of one evaluation.
+#[derive(Clone, Debug)]
+pub struct Activation<'a> {
+    variables: Vec<(Arc<str>, Value<'a>)>,
+    limit: u64,
+}
+
+/// The result of an evaluation, with its cost.
+#[derive(Clone, Debug)]
+pub struct Evaluated<'a> {
+    /// The value or the failure.
+    pub outcome: Result<Value<'a>, EvaluationError>,
+    /// The cost as kube-apiserver counts it.
+    pub cost: u64,
+}
+
+impl Default for Activation<'_> {
+    fn default() -> Self {
+        Self { variables: Vec::new(), limit: PER_CALL_LIMIT }
+    }
+}
+
+impl<'a> Activation<'a> {
+    /// Creates an activation without variables, with the limit of [`PER_CALL_LIMIT`].
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a variable.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: Value<'a>) -> Self {
+        self.variables.push((name.into(), value));
+        self
+    }
+
+    /// Sets a variable to a value that may be absent.
+    #[must_use]
+    pub fn with_optional(self, name: &str, value: Option<Value<'a>>) -> Self {
+        self.with(name, Value::Optional(value.map(Arc::new)))
+    }
+
+    /// Sets the largest cost.
+    #[must_use]
+    pub fn limit(self, limit: u64) -> Self {
+        Self { limit, ..self }
+    }
+}
+
+impl Program {
+    /// Parses and checks an expression.
+    ///
+    /// # Errors
+    /// All problems of the expression.
+    pub fn compile(source: &str, environment: &Environment) -> Result<Self, CompileError> {
+        let failed = |issues| CompileError::new(source, issues);
+        let (mut expr, ids) = parse(source).map_err(|issue| failed(vec![issue]))?;
+        let declarations = Declarations {
+            variables: &environment.variables,
+            structs: &environment.structs,
+            mixed_literals: environment.mixed_literals,
+        };
+        let checked = check(&mut expr, ids, &declarations).map_err(failed)?;
+        let mut regexes = HashMap::new();
+        let mut issues = Vec::new();
+        check_literals(&expr, &mut regexes, &mut issues);
+        if !issues.is_empty() {
+            return Err(failed(issues));
+        }
+        Ok(Self { source: source.into(), expr, checked, regexes })
+    }
+
+    /// Returns the text of the expression.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Returns the type of the result.
+    pub fn result_type(&self) -> &Type {
+        self.checked.type_of(&self.expr)
+    }
+
+    /// Returns true if the expression reads a variable.
+    pub fn uses(&self, variable: &str) -> bool {
+        self.checked.variables.iter().any(|it| &**it == variable)
+    }
+
+    /// Returns the largest cost that the expression can have for variables of a declared type, as
+    /// kube-apiserver estimates it for the rules of definitions.
+    pub fn estimated_cost(&self, root: &DeclaredType) -> u64 {
+        cost::estimate(&self.expr, &self.checked, root)
+    }
+
+    /// Evaluates the expression. The cost, the work and the memory that this takes are limited.
+    pub fn evaluate<'a>(&self, activation: &Activation<'a>) -> Evaluated<'a> {
+        let meter = Meter::new(activation.limit);
+        let mut interpreter = Interpreter {
+            variables: &activation.variables,
+            regexes: &self.regexes,
+            meter: &meter,
+            locals: Vec::new(),
+        };
+        let outcome = interpreter.eval(&self.expr);
+        Evaluated { outcome, cost: meter.cost() }
+    }
+}
+
+/// Checks the literal arguments of some functions (cel-go v0.26.0 cel/validator.go), and compiles
+/// regular expressions.
+fn check_literals(expr: &Expr, compiled: &mut HashMap<Arc<str>, Regex>, issues: &mut Vec<Issue>) {
+    if let ExprKind::Call(call) = &expr.kind {
+        let literal = call.args.last().and_then(|it| it.literal_text().map(|text| (it.at, text)));
+        if let Some((at, text)) = literal {
+            let is_valid = match (&*call.function, call.args.len()) {
+                ("duration", 1) => moments::parse_duration(text).is_some(),
+                ("timestamp", 1) => moments::parse_timestamp(text).is_some(),
+                ("matches", 1 | 2) | ("find" | "findAll", 1) => {
+                    let regex = regexes::compile(text).ok();
+                    let is_valid = regex.is_some();
+                    compiled.extend(regex.map(|it| (Arc::clone(text), it)));
+                    is_valid
+                }
+                _ => true,
+            };
+            if !is_valid {
+                issues.push(Issue { at, message: format!("invalid {} argument", call.function) });
+            }
+        }
+    }
+    expr.for_each_part(&mut |part| check_literals(part, compiled, issues));
+}
