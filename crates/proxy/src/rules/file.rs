@@ -9,8 +9,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
+use super::expression::{Condition, PatchExpression};
 use super::pointer::Pointer;
-use super::rule::{Callers, Change, Objects, OnWrite, Rule, is_same, patch};
+use super::rule::{Callers, Change, Objects, OnWrite, Rule, conceal, is_same, patch};
 
 /// The maximum size of the file.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -53,6 +54,8 @@ struct MatchEntry {
     #[serde(default)]
     namespaces: Vec<String>,
     labels: Option<String>,
+    /// An expression that is true for the objects.
+    when: Option<String>,
     user: Option<String>,
     user_agent: Option<String>,
 }
@@ -69,6 +72,8 @@ struct PatchEntry {
 enum PatchType {
     Merge,
     Json,
+    /// An expression whose result is a merge patch.
+    Cel,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -151,11 +156,12 @@ fn rule(number: usize, entry: RuleEntry, cached: &[(String, String)]) -> Result<
     let resource = resolve(&matched.resource, cached)?;
     let mut changes = Vec::new();
     if let Some(entry) = patched {
-        let kind = match entry.r#type {
-            PatchType::Merge => PatchKind::Merge,
-            PatchType::Json => PatchKind::Json,
-        };
-        changes.push(patch(kind, &entry.value)?);
+        changes.push(match (entry.r#type, &entry.value) {
+            (PatchType::Merge, value) => patch(PatchKind::Merge, value)?,
+            (PatchType::Json, value) => patch(PatchKind::Json, value)?,
+            (PatchType::Cel, Value::String(text)) => Change::Compute(PatchExpression::parse(text)?),
+            (PatchType::Cel, _) => return Err("the value of a patch of type cel is an expression".to_owned()),
+        });
     }
     if !annotations.is_empty() {
         changes.push(Change::Annotate(annotations));
@@ -191,12 +197,14 @@ fn rule(number: usize, entry: RuleEntry, cached: &[(String, String)]) -> Result<
         Some(text) => text.parse().map_err(|error| format!("{error}"))?,
         None => LabelSelector::default(),
     };
+    let condition = matched.when.as_deref().map(Condition::parse).transpose()?;
+    let includes_unknown = conceal(&changes);
     let namespaces: BTreeSet<String> = matched.namespaces.into_iter().chain(matched.namespace).collect();
     let name = name.unwrap_or_else(|| format!("rule {number}"));
     Ok(Rule {
         name,
         resource,
-        objects: Objects { namespaces, labels },
+        objects: Objects { namespaces, labels, condition, includes_unknown },
         callers: Callers { user: matched.user, user_agent: matched.user_agent },
         changes,
         on_write: match on_write {
@@ -289,6 +297,16 @@ mod tests {
                 "rules:\n- match: {resource: pods}\n  redact: [/spec]\n  onWrite: restore\n",
                 "line 2",
                 "refuses writes",
+            ),
+            (
+                "rules:\n- match: {resource: pods, when: 'object.x ='}\n  hide: true\n",
+                "line 2",
+                "Syntax error",
+            ),
+            (
+                "rules:\n- match: {resource: pods}\n  patch: {type: cel, value: {a: b}}\n",
+                "line 2",
+                "is an expression",
             ),
             ("rules: [\n", "line", ""),
             ("rule: []\n", "line 1", "rule"),

@@ -10,8 +10,14 @@ use super::{Rule, RuleSet};
 
 /// A rule of any kind, over a few labels and fields.
 pub(crate) fn any_rule() -> impl Strategy<Value = String> {
-    let selector =
-        prop_oneof![Just(""), Just(", labels: tier=web"), Just(", labels: '!tier'"), Just(", namespace: b")];
+    let selector = prop_oneof![
+        Just(""),
+        Just(", labels: tier=web"),
+        Just(", labels: '!tier'"),
+        Just(", namespace: b"),
+        Just(", when: 'size(object.data) > 1'"),
+        Just(", when: 'object.data.a == \"x\"'")
+    ];
     let callers = prop_oneof![4 => Just(""), 1 => Just(", user: jane"), 1 => Just(", userAgent: envoy/")];
     let change = prop_oneof![
         Just("hide: true"),
@@ -22,6 +28,8 @@ pub(crate) fn any_rule() -> impl Strategy<Value = String> {
         Just("keepZone: far"),
         Just("patch: {type: merge, value: {data: {b: new, c: null}, metadata: {labels: {tier: db}}}}"),
         Just("patch: {type: merge, value: {items: [{x: 9}], data: {deep: {er: 1}}, extra: {}}}"),
+        Just("patch: {type: cel, value: '{\"data\": {\"b\": object.metadata.name, \"c\": null}}'}"),
+        Just("patch: {type: cel, value: '{\"metadata\": {\"name\": \"other\", \"labels\": object.data}}'}"),
         Just("patch: {type: json, value: [{op: remove, path: /data/c}]}"),
         Just("patch: {type: json, value: [{op: add, path: /items/-, value: {x: 7}}]}"),
         Just("patch: {type: json, value: [{op: replace, path: /items/0/x, value: 8}]}"),

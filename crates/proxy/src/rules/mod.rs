@@ -10,6 +10,7 @@
 //! The `mod` lines below are in layer order.
 
 mod pointer;
+mod expression;
 mod rule;
 mod file;
 mod difference;
@@ -135,6 +136,26 @@ mod tests {
         let unlabelled =
             json!({ "metadata": { "namespace": "shop", "name": "x" }, "spec": { "clusterIP": "10.0.0.1" } });
         assert_eq!(seen(&all, &unlabelled), Some(unlabelled.clone()));
+    }
+
+    #[test]
+    fn expressions_choose_objects_and_compute_patches() {
+        let all = rules(
+            "rules:\n\
+             - match: {resource: services, when: 'object.spec.ports.size() > 1'}\n  \
+             patch: {type: cel, value: '{\"metadata\": {\"name\": \"x\", \"labels\": {\"type\": object.spec.type}}}'}\n\
+             - match: {resource: maps, when: '!object.metadata.labels.public'}\n  hide: true\n",
+        );
+        let service = |spec: Value| json!({ "metadata": { "name": "web" }, "spec": spec });
+        let changed = seen(&all[..1], &service(json!({ "type": "NodePort", "ports": [1, 2] }))).unwrap();
+        assert_eq!(changed["metadata"], json!({ "name": "web", "labels": { "type": "NodePort" } }));
+        for spec in [json!({ "type": "NodePort", "ports": [1] }), json!({ "ports": [1, 2] }), json!({})] {
+            assert_eq!(seen(&all[..1], &service(spec.clone())), Some(service(spec)));
+        }
+        let map = |labels: Value| json!({ "metadata": { "name": "a", "labels": labels } });
+        assert!(!hides(&all[1..], &map(json!({ "public": true }))));
+        assert!(hides(&all[1..], &map(json!({ "public": false }))));
+        assert!(hides(&all[1..], &map(json!({}))), "an object without the field is hidden as well");
     }
 
     #[test]

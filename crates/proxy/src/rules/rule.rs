@@ -8,6 +8,7 @@ use dogwatch_apimachinery::schema::{NoDefinitions, Schema};
 use dogwatch_core::{LabelSelector, Labels};
 use serde_json::Value;
 
+use super::expression::{Condition, PatchExpression};
 use super::pointer::Pointer;
 
 /// The places of host names: Ingresses, routes of the Gateway API, Services.
@@ -41,6 +42,11 @@ pub(crate) struct Objects {
     /// Empty for all namespaces.
     pub(crate) namespaces: BTreeSet<String>,
     pub(crate) labels: LabelSelector,
+    /// The objects for which an expression is true.
+    pub(crate) condition: Option<Condition>,
+    /// Set if the rule is for objects for which the condition has no result, so that a rule that
+    /// conceals something does not show it because a field is missing.
+    pub(crate) includes_unknown: bool,
 }
 
 /// The callers that a rule is for.
@@ -58,6 +64,8 @@ pub(crate) enum Change {
     Hide,
     /// Applies a patch.
     Patch(Patch),
+    /// Applies the merge patch that an expression returns for the object.
+    Compute(PatchExpression),
     /// Sets annotations.
     Annotate(BTreeMap<String, String>),
     /// Removes the values at these places, and the metadata that repeats them.
@@ -91,8 +99,13 @@ impl Rule {
     /// Returns true if the rule keeps something from its callers. They may not write then: the answer to
     /// a patch could show it, and so could an object that no longer has the rule's labels.
     pub(crate) fn conceals(&self) -> bool {
-        self.changes.iter().any(|it| matches!(it, Change::Hide | Change::Redact(_)))
+        conceal(&self.changes)
     }
+}
+
+/// Returns true if one of these changes keeps something from a caller.
+pub(crate) fn conceal(changes: &[Change]) -> bool {
+    changes.iter().any(|it| matches!(it, Change::Hide | Change::Redact(_)))
 }
 
 /// Returns true if a resource of another group has the same objects: events are in two groups.
@@ -113,6 +126,7 @@ impl Objects {
         let labels: BTreeMap<String, String> =
             pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
         self.labels.matches(Labels::from(&labels))
+            && self.condition.as_ref().is_none_or(|it| it.holds(object).unwrap_or(self.includes_unknown))
     }
 }
 
@@ -133,6 +147,13 @@ impl Change {
                 // A patch that does not apply to this object, for example because of its `test`, leaves
                 // it as it is.
                 if let Ok(patched) = patch.apply(&object, &Schema::Any, &NoDefinitions) {
+                    object = patched;
+                }
+            }
+            Self::Compute(expression) => {
+                let computed = expression.patch(&object).and_then(|it| merge_patch(&it).ok());
+                if let Some(Ok(patched)) = computed.map(|it| it.apply(&object, &Schema::Any, &NoDefinitions))
+                {
                     object = patched;
                 }
             }
@@ -193,6 +214,11 @@ pub(crate) fn patch(kind: PatchKind, value: &Value) -> Result<Change, String> {
         Some(place) => Err(format!("a rule cannot change {place}, which identifies the object")),
         None => Ok(Change::Patch(patch)),
     }
+}
+
+fn merge_patch(value: &Value) -> Result<Patch, String> {
+    let body = serde_json::to_vec(value).map_err(|error| error.to_string())?;
+    Patch::decode(PatchKind::Merge, &body, false).map_err(|error| error.to_string())
 }
 
 /// Collects the places that a merge patch sets or removes.
