@@ -52,7 +52,7 @@ pub fn label_1035(text: &str) -> Vec<String> {
 
 /// Validates a DNS subdomain that begins with `*.`.
 pub fn wildcard_subdomain(text: &str) -> Vec<String> {
-    let right = text.strip_prefix("*.").is_some_and(|rest| has_subdomain_form(rest));
+    let right = text.strip_prefix("*.").is_some_and(has_subdomain_form);
     let shape = (!right).then(|| WILDCARD.to_owned());
     too_long(text, MAX_SUBDOMAIN, "characters").into_iter().chain(shape).collect()
 }
