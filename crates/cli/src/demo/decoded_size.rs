@@ -27,7 +27,7 @@ struct Measure;
 struct Size {
     /// The value itself, where it is.
     own: usize,
-    /// What it points to.
+    /// The memory that it points to.
     pointed_to: usize,
 }
 
