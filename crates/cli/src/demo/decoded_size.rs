@@ -2,8 +2,9 @@
 //!
 //! A decoded object is a tree of structs, strings, lists and maps, and its `Serialize` visits all of
 //! it: so this serializer adds up what the parts take instead of writing them. It does not see spare
-//! capacity, nor what the allocator adds.
+//! capacity, what the allocator adds, nor the room for absent fields of structs in lists.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use serde::Serialize;
@@ -15,56 +16,65 @@ use serde::ser::{
 
 /// Returns the memory of an object: of its struct, and of everything that it points to.
 pub(super) fn decoded_size<T: Serialize>(object: &T) -> usize {
-    size_of::<T>().saturating_add(pointed_to(object).unwrap_or_default())
+    size_of::<T>().saturating_add(object.serialize(Measure).unwrap_or_default().pointed_to)
 }
 
-/// Returns the memory that a value points to, without the value itself.
-fn pointed_to<T: Serialize + ?Sized>(value: &T) -> Result<usize, Error> {
-    value.serialize(PointedTo)
+/// Measures one value.
+struct Measure;
+
+/// The memory of a value.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    /// The value itself, where it is.
+    own: usize,
+    /// The memory that it points to.
+    pointed_to: usize,
 }
 
-/// Adds up the memory that one value points to.
-struct PointedTo;
+impl Size {
+    /// Returns the size of a value of this type that points to this many bytes.
+    fn of<T>(pointed_to: usize) -> Self {
+        Self { own: size_of::<T>(), pointed_to }
+    }
 
-/// The sum of the parts of a value.
-#[derive(Default)]
-struct Sum(usize);
-
-impl Sum {
     /// Adds a part that is inside the value.
     fn add_inline<T: Serialize + ?Sized>(&mut self, part: &T) -> Result<(), Error> {
-        self.0 = self.0.saturating_add(pointed_to(part)?);
+        let part = part.serialize(Measure)?;
+        self.own = self.own.saturating_add(part.own);
+        self.pointed_to = self.pointed_to.saturating_add(part.pointed_to);
         Ok(())
     }
 
     /// Adds a part in memory of its own: an element of a list, a key or a value of a map.
     fn add_element<T: Serialize + ?Sized>(&mut self, part: &T) -> Result<(), Error> {
-        self.0 = self.0.saturating_add(size_of_val(part));
-        self.add_inline(part)
+        // Not the size of `T`, which is that of a reference to the element.
+        let part = part.serialize(Measure)?;
+        self.pointed_to = self.pointed_to.saturating_add(part.own).saturating_add(part.pointed_to);
+        Ok(())
     }
 }
 
 /// Implements methods for types that point to nothing.
-macro_rules! nothing {
-    ($($method:ident($($type:ty),*);)*) => {
-        $(fn $method(self $(, _: $type)*) -> Result<usize, Error> {
-            Ok(0)
+macro_rules! scalars {
+    ($($method:ident($type:ty);)*) => {
+        $(fn $method(self, _: $type) -> Result<Size, Error> {
+            Ok(Size::of::<$type>(0))
         })*
     };
 }
 
-impl Serializer for PointedTo {
-    type Ok = usize;
+impl Serializer for Measure {
+    type Ok = Size;
     type Error = Error;
-    type SerializeSeq = Sum;
-    type SerializeTuple = Sum;
-    type SerializeTupleStruct = Sum;
-    type SerializeTupleVariant = Sum;
-    type SerializeMap = Sum;
-    type SerializeStruct = Sum;
-    type SerializeStructVariant = Sum;
+    type SerializeSeq = Size;
+    type SerializeTuple = Size;
+    type SerializeTupleStruct = Size;
+    type SerializeTupleVariant = Size;
+    type SerializeMap = Size;
+    type SerializeStruct = Size;
+    type SerializeStructVariant = Size;
 
-    nothing! {
+    scalars! {
         serialize_bool(bool);
         serialize_i8(i8);
         serialize_i16(i16);
@@ -77,35 +87,47 @@ impl Serializer for PointedTo {
         serialize_f32(f32);
         serialize_f64(f64);
         serialize_char(char);
-        serialize_none();
-        serialize_unit();
-        serialize_unit_struct(&'static str);
-        serialize_unit_variant(&'static str, u32, &'static str);
     }
 
-    fn serialize_str(self, text: &str) -> Result<usize, Error> {
-        Ok(text.len())
+    fn serialize_none(self) -> Result<Size, Error> {
+        Ok(Size::default())
     }
 
-    fn serialize_bytes(self, bytes: &[u8]) -> Result<usize, Error> {
-        Ok(bytes.len())
+    fn serialize_unit(self) -> Result<Size, Error> {
+        Ok(Size::default())
+    }
+
+    fn serialize_unit_struct(self, _: &'static str) -> Result<Size, Error> {
+        Ok(Size::default())
+    }
+
+    fn serialize_unit_variant(self, _: &'static str, _: u32, _: &'static str) -> Result<Size, Error> {
+        Ok(Size::of::<u8>(0))
+    }
+
+    fn serialize_str(self, text: &str) -> Result<Size, Error> {
+        Ok(Size::of::<String>(text.len()))
+    }
+
+    fn serialize_bytes(self, bytes: &[u8]) -> Result<Size, Error> {
+        Ok(Size::of::<Vec<u8>>(bytes.len()))
     }
 
     /// A time, for example, which is written as text and held as a number.
-    fn collect_str<T: Display + ?Sized>(self, _: &T) -> Result<usize, Error> {
-        Ok(0)
+    fn collect_str<T: Display + ?Sized>(self, _: &T) -> Result<Size, Error> {
+        Ok(Size::of::<u128>(0))
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<usize, Error> {
-        pointed_to(value)
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Size, Error> {
+        value.serialize(Measure)
     }
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
         self,
         _: &'static str,
         value: &T,
-    ) -> Result<usize, Error> {
-        pointed_to(value)
+    ) -> Result<Size, Error> {
+        value.serialize(Measure)
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -114,20 +136,20 @@ impl Serializer for PointedTo {
         _: u32,
         _: &'static str,
         value: &T,
-    ) -> Result<usize, Error> {
-        pointed_to(value)
+    ) -> Result<Size, Error> {
+        value.serialize(Measure)
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Sum, Error> {
-        Ok(Sum::default())
+    fn serialize_seq(self, _: Option<usize>) -> Result<Size, Error> {
+        Ok(Size::of::<Vec<()>>(0))
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<Sum, Error> {
-        Ok(Sum::default())
+    fn serialize_tuple(self, _: usize) -> Result<Size, Error> {
+        Ok(Size::default())
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Sum, Error> {
-        Ok(Sum::default())
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Size, Error> {
+        Ok(Size::default())
     }
 
     fn serialize_tuple_variant(
@@ -136,16 +158,16 @@ impl Serializer for PointedTo {
         _: u32,
         _: &'static str,
         _: usize,
-    ) -> Result<Sum, Error> {
-        Ok(Sum::default())
+    ) -> Result<Size, Error> {
+        Ok(Size::default())
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Sum, Error> {
-        Ok(Sum::default())
+    fn serialize_map(self, _: Option<usize>) -> Result<Size, Error> {
+        Ok(Size::of::<BTreeMap<(), ()>>(0))
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Sum, Error> {
-        Ok(Sum::default())
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Size, Error> {
+        Ok(Size::default())
     }
 
     fn serialize_struct_variant(
@@ -154,25 +176,25 @@ impl Serializer for PointedTo {
         _: u32,
         _: &'static str,
         _: usize,
-    ) -> Result<Sum, Error> {
-        Ok(Sum::default())
+    ) -> Result<Size, Error> {
+        Ok(Size::default())
     }
 }
 
-/// Implements a trait for [`Sum`]: its method, the method of `Sum` that it calls, and the names of
+/// Implements a trait for [`Size`]: its method, the method of `Size` that it calls, and the names of
 /// its arguments before the value.
 macro_rules! sum {
     ($($interface:ident: $method:ident($($name:ident: $type:ty),*) => $add:ident;)*) => {
-        $(impl $interface for Sum {
-            type Ok = usize;
+        $(impl $interface for Size {
+            type Ok = Size;
             type Error = Error;
 
             fn $method<T: Serialize + ?Sized>(&mut self $(, $name: $type)*, value: &T) -> Result<(), Error> {
                 self.$add(value)
             }
 
-            fn end(self) -> Result<usize, Error> {
-                Ok(self.0)
+            fn end(self) -> Result<Size, Error> {
+                Ok(self)
             }
         })*
     };
@@ -187,8 +209,8 @@ sum! {
     SerializeStructVariant: serialize_field(_name: &'static str) => add_inline;
 }
 
-impl SerializeMap for Sum {
-    type Ok = usize;
+impl SerializeMap for Size {
+    type Ok = Size;
     type Error = Error;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
@@ -199,15 +221,13 @@ impl SerializeMap for Sum {
         self.add_element(value)
     }
 
-    fn end(self) -> Result<usize, Error> {
-        Ok(self.0)
+    fn end(self) -> Result<Size, Error> {
+        Ok(self)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     #[derive(Default, Serialize)]

@@ -104,7 +104,8 @@ impl<'a> Visit<'a> {
         // A plot is 120 wide, and shows a minute.
         let from = 120.0 * (1.0 - PLOTTED.as_secs_f64() / 60.0);
         let is_filled = format!(
-            "[...document.querySelectorAll('#totals .spark .line')]\
+            "document.querySelectorAll('#totals .spark .line').length > 0\
+             && [...document.querySelectorAll('#totals .spark .line')]\
              .every(it => parseFloat(it.getAttribute('d').slice(1)) <= {from})"
         );
         self.expect("the plots show the last 20 s and more", &is_filled, LIMIT).await

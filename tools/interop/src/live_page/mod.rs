@@ -43,7 +43,7 @@ pub(crate) struct Options {
 }
 
 /// The sizes of the screens: name, width, height, and whether it is a phone.
-const SCREENS: [(&str, u32, u32, bool); 2] = [("desktop", 1280, 800, false), ("phone", 375, 812, true)];
+const SCREENS: [(&str, u32, u32, bool); 2] = [("desktop", 1280, 960, false), ("phone", 375, 812, true)];
 
 /// Opens the page on each screen and with each colour scheme, and fails if a check does. Without a
 /// Chromium it prints so and does nothing, unless one is required.
@@ -66,7 +66,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
             failures.append(&mut visit.failures);
         }
     }
-    browser.set_screen(1280, 800, false, "light").await?;
+    browser.set_screen(1280, 960, false, "light").await?;
     let mut visit = Visit::begin(&mut browser, &program.url(), "program").await?;
     photograph(&mut visit, folder).await?;
     failures.append(&mut visit.failures);
@@ -101,7 +101,7 @@ async fn photograph(visit: &mut Visit<'_>, folder: &Path) -> Result<()> {
             visit.screenshot(folder, &format!("{screen}-{scheme}")).await?;
         }
     }
-    visit.set_screen(1280, 800, false, "light").await
+    visit.set_screen(1280, 960, false, "light").await
 }
 
 /// Looks at the page of the demo after its last act. Returns the failures.
@@ -116,7 +116,7 @@ async fn visit_demo(options: &Options, browser: &mut DevTools) -> Result<Vec<Str
         visit.check_movement(&DEMO_MOVEMENT).await?;
         failures.append(&mut visit.failures);
     }
-    browser.set_screen(1280, 800, false, "light").await?;
+    browser.set_screen(1280, 960, false, "light").await?;
     let mut visit = Visit::begin(browser, &url, "demo").await?;
     visit.check_parts(&DEMO_PARTS).await?;
     visit.check_parts(&DEMO_EDGES).await?;
