@@ -76,13 +76,19 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
 /// Returns the error to report: without the advice of a library, where the hint has a better one, and with
 /// a headline, where its message begins with a file.
 pub(crate) fn reported(error: anyhow::Error) -> anyhow::Error {
-    if let Some(ProxyError::Rules(problem)) = error.downcast_ref() {
-        return anyhow::Error::new(Reason::from(problem.clone())).context("cannot use the rules");
+    if let Some(ProxyError::Rules(message)) = error.downcast_ref() {
+        let (file, problem) = message.split_once(": ").unwrap_or(("--rules", message));
+        return anyhow::Error::new(Reason::from(problem.to_owned()))
+            .context(format!("cannot use the rules in {file}"));
     }
     match error.downcast_ref() {
         Some(Error::Config(ConfigError::NoCluster(searched))) if searched.contexts.is_empty() => {
             let mut reasons = searched.looked_at.clone();
-            reasons.extend(searched.no_pod.as_ref().map(|it| format!("not in a pod: {it}")));
+            // The usual reason is a variable that is not set, which every pod has.
+            reasons.extend(searched.no_pod.as_ref().map(|it| match it.ends_with(" is not set") {
+                true => "not in a pod".to_owned(),
+                false => format!("not in a pod: {it}"),
+            }));
             anyhow::Error::new(Reason::from(reasons.join("; "))).context("no cluster is configured")
         }
         _ => error,
@@ -166,12 +172,16 @@ mod tests {
         assert!(hint(&[]).contains("`dogwatch demo`") && hint(&[]).len() <= WIDTH, "{}", hint(&[]));
         let mut searched = dogwatch::config::NoCluster::default();
         searched.looked_at = vec!["a (does not exist)".to_owned()];
-        searched.no_pod = Some("b is not set".to_owned());
-        let error = reported(Error::from(ConfigError::NoCluster(searched)).into());
-        let expected = "no cluster is configured: a (does not exist); not in a pod: b is not set";
-        assert_eq!(format!("{error:#}"), expected);
+        for (reason, expected) in [
+            ("b is not set", "no cluster is configured: a (does not exist); not in a pod"),
+            ("b is odd", "no cluster is configured: a (does not exist); not in a pod: b is odd"),
+        ] {
+            searched.no_pod = Some(reason.to_owned());
+            let error = reported(Error::from(ConfigError::NoCluster(searched.clone())).into());
+            assert_eq!(format!("{error:#}"), expected);
+        }
         let rules = reported(ProxyError::Rules("rules.yaml: line 3: is odd".to_owned()).into());
-        assert_eq!(format!("{rules:#}"), "cannot use the rules: rules.yaml: line 3: is odd");
+        assert_eq!(format!("{rules:#}"), "cannot use the rules in rules.yaml: line 3: is odd");
     }
 
     #[test]

@@ -32,7 +32,8 @@ async fn it_shows_objects_by_its_rules_and_names_the_line_of_an_invalid_one() {
     std::fs::write(&rules, "rules:\n- match: {resource: namespaces}\n  hid: true\n").unwrap();
     let output = run(home.path(), &[&flags[..], &["--server", server.url()]].concat());
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("rules.yaml: line 3"), "{}", text(&output.stderr));
+    let expected = format!("error: cannot use the rules in {rules_path}\ncause: line 3: unknown field `hid`");
+    assert!(text(&output.stderr).starts_with(&expected), "{}", text(&output.stderr));
 
     std::fs::write(&rules, "rules:\n- match: {resource: namespaces}\n  annotations: {seen: here}\n").unwrap();
     let mut command =

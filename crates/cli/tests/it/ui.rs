@@ -149,7 +149,8 @@ async fn the_logs_of_the_containers_of_a_pod_are_shown_in_turn() {
 #[tokio::test]
 async fn all_columns_are_shown_on_request_and_hidden_again() {
     let server = ApiServer::builder().start().await.expect("started");
-    let mut ui = start(&server, &["services"], &XTERM);
+    let arguments = ["ui", "services", "--server", server.url()];
+    let mut ui = OnTerminal::start_sized(&arguments, &XTERM, (160, 30));
     let headings = |it: &str| it.lines().any(|it| it.contains("CLUSTER-IP"));
     ui.until_picture("the usual ones", |it| headings(it) && !it.contains("SELECTOR")).await;
     ui.type_keys("w");

@@ -69,6 +69,7 @@ fn without_a_cluster_it_prints_how_to_get_one() {
     assert_eq!(output.status.code(), Some(1));
     let printed = text(&output.stderr);
     assert_failure(printed);
+    assert!(printed.contains("/.kube/config (does not exist); not in a pod\n"), "{printed}");
     assert!(
         ["--server URL", "`dogwatch serve`", "`dogwatch demo`"].iter().all(|it| printed.contains(it)),
         "{printed}"
