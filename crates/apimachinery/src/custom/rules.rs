@@ -197,8 +197,8 @@ impl RuleTree {
     }
 
     /// Returns the rules that the default of a part of a schema breaks, and subtracts their cost from a
-    /// budget. The default counts as its own former state, and as a new value (k8s.io/apiextensions-apiserver
-    /// v0.36.4 pkg/apiserver/schema/defaulting/validation.go).
+    /// budget. The default counts as its own former state, and as a new value
+    /// (k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/schema/defaulting/validation.go).
     pub(crate) fn problems_of_default(
         schema: &Structural,
         declared: &Arc<DeclaredType>,
