@@ -11,7 +11,8 @@
 //! use serde_json::json;
 //!
 //! let environment = Environment::new().dynamic_variable("object");
-//! let program = Program::compile("object.spec.replicas > 1 && has(object.metadata)", &environment).unwrap();
+//! let rule = "object.spec.replicas > 1 && has(object.metadata)";
+//! let program = Program::compile(rule, &environment).unwrap();
 //! let object = json!({ "metadata": {}, "spec": { "replicas": 3 } });
 //! let activation = Activation::new().with("object", Value::of_json(&object));
 //! assert!(matches!(program.evaluate(&activation).outcome, Ok(Value::Bool(true))));

@@ -378,10 +378,11 @@ impl Parser {
             return Ok(self.node(at, ExprKind::Literal(literal)));
         }
         match token {
-            Token::Ident(_) => self.named(false),
+            Token::Ident(_) => self.named(),
             Token::Symbol(".") => {
+                // All names are at the root: a leading dot changes nothing.
                 self.position += 1;
-                self.named(true)
+                self.named()
             }
             Token::Symbol("(") => {
                 self.position += 1;
@@ -400,7 +401,7 @@ impl Parser {
     }
 
     /// Parses a name, a call of a global function, or a struct.
-    fn named(&mut self, is_absolute: bool) -> Result<Expr, Issue> {
+    fn named(&mut self) -> Result<Expr, Issue> {
         let at = self.at();
         let name = self.name("IDENTIFIER")?;
         if let Some(open) = self.take("(") {
@@ -413,8 +414,6 @@ impl Parser {
         if RESERVED.contains(&&*name) {
             return Err(Issue { at, message: format!("reserved identifier: {name}") });
         }
-        // All names are at the root: a leading dot changes nothing.
-        let _ = is_absolute;
         Ok(self.node(at, ExprKind::Ident(name)))
     }
 
