@@ -143,7 +143,7 @@ impl WatchLoad {
         for _ in 0..WATCH_CONNECTIONS {
             let mut connection = connector.http2().await?;
             for _ in 0..WATCHERS / WATCH_CONNECTIONS {
-                let response = connection.open(&target).await?;
+                let response = connection.open(&target, None).await?;
                 ensure!(response.status() == StatusCode::OK, "a watch failed with {}", response.status());
                 watchers.spawn(count(response.into_body(), Arc::clone(&received)));
             }

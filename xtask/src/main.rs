@@ -89,6 +89,10 @@ enum Task {
     /// their caches.
     #[command(disable_help_flag = true)]
     Follow(programs::Arguments),
+    /// Run the recorded scenarios, kubectl, our client's test suite and the followers through
+    /// `dogwatch proxy`, with every resource cached.
+    #[command(disable_help_flag = true)]
+    Proxied(programs::Arguments),
     /// Run a benchmark, in release mode. Without a name, lists them.
     #[command(disable_help_flag = true)]
     Bench(programs::Arguments),
@@ -127,6 +131,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Browser(rest) => programs::interop("browser", &rest),
         Task::LivePage(rest) => programs::interop("live-page", &rest),
         Task::Follow(rest) => programs::interop("follow", &rest),
+        Task::Proxied(rest) => programs::interop("proxied", &rest),
         Task::Bench(rest) => programs::bench(&rest),
     }
 }

@@ -42,6 +42,8 @@ pub(super) struct ProxyMemory {
     /// watchers connected.
     pub(super) watches: u64,
     pub(super) forwarded: u64,
+    /// The reviews of the watchers' tokens and rights, while they were open.
+    pub(super) reviews: u64,
 }
 
 /// The measurements with one number of watchers.
@@ -62,6 +64,8 @@ pub(super) struct Floor {
     pub(super) writes_cpu: f64,
     /// The resident memory of a proxy without a cache, in MB.
     pub(super) empty_mb: f64,
+    /// The KB of heap of client-go's cache for each pod, if it could be measured.
+    pub(super) client_go_kb: Option<f64>,
 }
 
 impl Comparison {
@@ -84,6 +88,11 @@ impl Comparison {
     /// Returns the KB of resident memory of each pod.
     pub(super) fn kb_per_object(&self, floor: Floor) -> f64 {
         (self.memory.ready_mb - floor.empty_mb) * 1e3 / self.memory.objects.max(1) as f64
+    }
+
+    /// Returns the KB of resident memory of each pod, as a multiple of client-go's heap for it.
+    pub(super) fn memory_of_client_go(&self, floor: Floor) -> Option<f64> {
+        floor.client_go_kb.filter(|it| *it > 0.0).map(|it| self.kb_per_object(floor) / it)
     }
 
     /// Returns the milliseconds by which the 99th percentile of the latency is longer with the

@@ -2,19 +2,21 @@
 
 use std::fmt::Write as _;
 
-use super::costs::{Comparison, Costs};
+use super::costs::{Comparison, Costs, Floor};
 
 /// The most CPU time of the API server with the proxy, as a share of that without it.
 const UPSTREAM_CPU: f64 = 1.0 / 20.0;
 /// The most memory of an idle watcher, in KB.
 const WATCHER_KB: f64 = 30.0;
+/// The most memory of a pod, as a share of client-go's.
+const CLIENT_GO: f64 = 1.0 / 4.0;
 /// The most that the proxy may add to the 99th percentile of the latency, in milliseconds.
 const ADDED_P99_MS: f64 = 10.0;
 /// The share of busy processors from which latencies are those of an overloaded machine.
 pub(super) const OVERLOADED: f64 = 0.9;
 
 /// Formats the goals with the measurements for one number of watchers, a line for each.
-pub(super) fn verdicts(comparison: &Comparison) -> String {
+pub(super) fn verdicts(comparison: &Comparison, floor: Floor) -> String {
     let (direct, through) = (&comparison.direct, &comparison.through);
     let incomplete = |it: &Costs| it.completeness.lost + it.completeness.wrong as u64;
     let (per_watcher, watches) = (comparison.kb_per_watcher(), comparison.through_upward.watches);
@@ -34,6 +36,12 @@ pub(super) fn verdicts(comparison: &Comparison) -> String {
         Some(per_watcher < WATCHER_KB),
         "proxy memory per idle watcher: less than 30 KB",
         format!("{per_watcher:.1}"),
+    );
+    let share = comparison.memory_of_client_go(floor);
+    add(
+        share.map(|it| it <= CLIENT_GO),
+        "resident memory per pod, of client-go's heap: at most 1/4",
+        share.map_or_else(|| "-".to_owned(), |it| format!("{it:.3}")),
     );
     let added = comparison.added_p99_ms();
     let is_overloaded = direct.busy.max(through.busy) > OVERLOADED;
@@ -57,7 +65,7 @@ pub(super) fn verdicts(comparison: &Comparison) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::super::costs::{ProxyMemory, Upward};
+    use super::super::costs::{Floor, ProxyMemory, Upward};
     use super::*;
 
     fn costs(upstream_cpu: f64, p99_ms: u64) -> Costs {
@@ -70,30 +78,39 @@ mod tests {
             direct: costs(20.0, 5),
             through: costs(1.0, 14),
             through_upward: Upward { connections: 1, watches: 1 },
-            memory: ProxyMemory { ready_mb: 100.0, idle_mb: 129.0, ..ProxyMemory::default() },
+            memory: ProxyMemory {
+                ready_mb: 100.0,
+                idle_mb: 129.0,
+                objects: 10_000,
+                ..ProxyMemory::default()
+            },
             ..Comparison::default()
         }
     }
 
+    /// 5 KB of each pod here, and 20 KB in client-go.
+    const FLOOR: Floor = Floor { writes_cpu: 0.5, empty_mb: 50.0, client_go_kb: Some(20.0) };
+
     fn begins(comparison: &Comparison) -> Vec<String> {
-        let verdicts = verdicts(comparison);
-        verdicts.lines().take(5).map(|it| it[..12].trim().to_owned()).collect()
+        let verdicts = verdicts(comparison, FLOOR);
+        verdicts.lines().take(6).map(|it| it[..12].trim().to_owned()).collect()
     }
 
     #[test]
     fn every_goal_is_judged_by_its_own_measurement() {
-        assert_eq!(begins(&comparison()), ["met"; 5]);
+        assert_eq!(begins(&comparison()), ["met"; 6]);
         for (at, change) in [
             (0, (|it| it.through.upstream_cpu = 1.1) as fn(&mut Comparison)),
             (1, |it| it.through_upward.watches = 1001),
             (2, |it| it.memory.idle_mb = 130.0),
-            (3, |it| it.through.p99 = Some(Duration::from_millis(15))),
-            (4, |it| it.through.completeness.lost = 1),
-            (4, |it| it.direct.completeness.wrong = 1),
+            (3, |it| it.memory.objects = 9_000),
+            (4, |it| it.through.p99 = Some(Duration::from_millis(15))),
+            (5, |it| it.through.completeness.lost = 1),
+            (5, |it| it.direct.completeness.wrong = 1),
         ] {
             let mut comparison = comparison();
             change(&mut comparison);
-            let mut expected = ["met"; 5];
+            let mut expected = ["met"; 6];
             expected[at] = "missed";
             assert_eq!(begins(&comparison), expected);
         }
@@ -103,7 +120,14 @@ mod tests {
     fn the_latency_of_an_overloaded_machine_is_not_judged() {
         let mut comparison = comparison();
         comparison.direct.busy = 0.95;
-        assert_eq!(begins(&comparison), ["met", "met", "met", "not measured", "met"]);
-        assert!(verdicts(&comparison).contains("fewer --changes"));
+        assert_eq!(begins(&comparison), ["met", "met", "met", "met", "not measured", "met"]);
+        assert!(verdicts(&comparison, FLOOR).contains("fewer --changes"));
+    }
+
+    #[test]
+    fn memory_is_not_compared_with_a_client_go_that_was_not_measured() {
+        let verdicts = verdicts(&comparison(), Floor { client_go_kb: None, ..FLOOR });
+        let line = verdicts.lines().find(|it| it.contains("client-go")).unwrap();
+        assert!(line.starts_with("not measured"), "{line}");
     }
 }

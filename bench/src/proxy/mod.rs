@@ -11,10 +11,11 @@
 
 mod latencies;
 mod watch_events;
-mod metrics;
 mod processors;
 mod upstream;
 mod proxy_process;
+mod client_go_heap;
+mod watcher_tokens;
 mod watchers;
 mod costs;
 mod goals;
@@ -56,6 +57,10 @@ struct Options {
     /// The seconds for which changes are made, in each phase.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_600))]
     seconds: u32,
+    /// Give each watcher a token of its own, requested for a service account: the proxy then has to
+    /// review each of them. Without it, all have the token of the kubeconfig.
+    #[arg(long)]
+    token_per_watcher: bool,
     /// Use the API server of this kubeconfig, whose user has a bearer token. It must not have
     /// controllers that delete pods of nodes and owners that do not exist. The pods are left in the
     /// namespace bench-peers for the next run. Without it, our own server is started.
@@ -81,14 +86,26 @@ async fn compare(options: Options) -> Result<()> {
     let upstream = Upstream::new(&options.ours, options.kubeconfig.as_deref()).await?;
     let pods = ServerPods::prepare(&upstream.client()?, usize::try_from(options.pods)?).await?;
     let before = upstream.watches().await?;
-    let mut bench = Bench { options: &options, binary, upstream: &upstream, pods, before };
+    let most = options.watchers.iter().max().filter(|_| options.token_per_watcher);
+    let count = most.map_or(Ok(0), |it| usize::try_from(*it))?;
+    let tokens = match count {
+        0 => Vec::new(),
+        count => watcher_tokens::issue(&upstream.client()?, count).await?,
+    };
+    let mut bench = Bench { options: &options, binary, upstream: &upstream, pods, tokens, before };
 
     let floor = bench.floor().await?;
     let Options { pods, changes, seconds, .. } = &options;
     println!(
         "{pods} pods of 12 to 14 KB in JSON, {changes} changes per second for {seconds} s; server: {}, TLS and HTTP/2 on \
-         all connections;\nthe changes alone take {:.2} s of CPU time there; a proxy without a cache has {:.1} MB",
-        upstream.name, floor.writes_cpu, floor.empty_mb
+         all connections;\nthe changes alone take {:.2} s of CPU time there; a proxy without a cache has {:.1} MB; {}",
+        upstream.name,
+        floor.writes_cpu,
+        floor.empty_mb,
+        match floor.client_go_kb {
+            Some(kb) => format!("client-go's cache has {kb:.1} KB of heap per pod"),
+            None => "client-go was not measured: Go is not installed".to_owned(),
+        }
     );
     let mut complete = true;
     for watchers in &options.watchers {
@@ -97,7 +114,7 @@ async fn compare(options: Options) -> Result<()> {
         if let Some(ratio) = comparison.ratio_without_writes(floor) {
             println!("upstream CPU without the writes, of that without the proxy: {ratio:.3}\n");
         }
-        print!("{}", goals::verdicts(&comparison));
+        print!("{}", goals::verdicts(&comparison, floor));
         for it in [&comparison.direct.completeness, &comparison.through.completeness] {
             complete &= it.lost == 0 && it.wrong == 0;
         }
@@ -113,12 +130,14 @@ struct Bench<'a> {
     binary: PathBuf,
     upstream: &'a Upstream,
     pods: ServerPods,
+    /// The tokens of the watchers. Empty if all have that of the kubeconfig.
+    tokens: Vec<String>,
     /// The watches of pods that the server had before, such as its own.
     before: u64,
 }
 
 impl Bench<'_> {
-    /// Measures changes without watchers, and a proxy without a cache.
+    /// Measures changes without watchers, a proxy without a cache, and client-go's cache.
     async fn floor(&mut self) -> Result<Floor> {
         let proxy = ProxyProcess::start(&self.binary, self.upstream, false).await?;
         sleep(REST).await;
@@ -126,7 +145,10 @@ impl Bench<'_> {
         drop(proxy);
         eprintln!("measuring the changes without watchers");
         let writes_cpu = self.change(None, None).await?.upstream_cpu;
-        Ok(Floor { writes_cpu, empty_mb })
+        eprintln!("measuring the heap of client-go's cache");
+        let client_go_kb = client_go_heap::kb_per_pod(&self.upstream.kubeconfig, self.options.pods).await?;
+        self.upstream.watches_ended(self.before).await?;
+        Ok(Floor { writes_cpu, empty_mb, client_go_kb })
     }
 
     /// Measures both phases with this many watchers.
@@ -141,7 +163,7 @@ impl Bench<'_> {
     }
 
     async fn direct(&mut self, count: usize) -> Result<(Costs, Upward)> {
-        let watchers = Watchers::open(&self.upstream.connector, count).await?;
+        let watchers = Watchers::open(&self.upstream.connector, count, &self.tokens).await?;
         sleep(REST).await;
         let watches = self.upstream.watches().await?.saturating_sub(self.before);
         let upward = Upward { connections: watchers.connections(), watches };
@@ -154,12 +176,13 @@ impl Bench<'_> {
         let proxy = ProxyProcess::start(&self.binary, self.upstream, true).await?;
         sleep(REST).await;
         let (ready_mb, at_first) = (proxy.resident_mb()?, proxy.counters().await?);
-        let watchers = Watchers::open(&proxy.connector, count).await?;
+        let watchers = Watchers::open(&proxy.connector, count, &self.tokens).await?;
         sleep(REST).await;
         let (idle_mb, counters) = (proxy.resident_mb()?, proxy.counters().await?);
         let watches = self.upstream.watches().await?.saturating_sub(self.before);
         let upward = Upward { connections: proxy.upstream_connections()?, watches };
         let costs = self.change(Some(&watchers), Some(&proxy)).await?;
+        let reviews = proxy.counters().await?.reviews.saturating_sub(at_first.reviews);
         let memory = ProxyMemory {
             ready_mb,
             idle_mb,
@@ -168,6 +191,7 @@ impl Bench<'_> {
             bytes: counters.bytes,
             watches: counters.watches,
             forwarded: counters.forwarded.saturating_sub(at_first.forwarded),
+            reviews,
         };
         Ok((costs, upward, memory))
     }

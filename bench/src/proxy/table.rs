@@ -42,6 +42,7 @@ pub(super) fn table(comparison: &Comparison, floor: Floor) -> String {
     of_proxy("proxy memory after the changes, MB", memory.end_mb, 1);
     of_proxy("proxy memory per idle watcher, KB", comparison.kb_per_watcher(), 1);
     of_proxy("proxy memory per pod, KB", comparison.kb_per_object(floor), 2);
+    of_proxy("reviews while watchers were open", memory.reviews as f64, 0);
     of_proxy(
         "  of that, the pod as the proxy counts it",
         memory.bytes as f64 / 1e3 / memory.objects.max(1) as f64,
@@ -91,7 +92,7 @@ mod tests {
                 ..ProxyMemory::default()
             },
         };
-        let text = table(&comparison, Floor { writes_cpu: 1.0, empty_mb: 10.0 });
+        let text = table(&comparison, Floor { writes_cpu: 1.0, empty_mb: 10.0, client_go_kb: None });
         let of = |label: &str| {
             let line =
                 text.lines().find_map(|it| it.strip_prefix(label)).unwrap_or_else(|| panic!("no {label}"));

@@ -9,10 +9,9 @@ use dogwatch::{Client, Config};
 use hyper::body::Bytes;
 use hyper::{Method, StatusCode};
 use testbed::connector::Connector;
+use testbed::metrics;
 use testbed::server::{OwnServer, Server};
 use tokio::time::{Instant, sleep};
-
-use super::metrics;
 
 /// The time within which the server has to notice that watches have ended.
 const END_TIMEOUT: Duration = Duration::from_secs(60);

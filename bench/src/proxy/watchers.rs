@@ -81,16 +81,17 @@ pub(super) struct Completeness {
 }
 
 impl Watchers {
-    /// Opens this many watches, and waits until the server has responded to each.
+    /// Opens this many watches, and waits until the server has responded to each. Each has a token of its
+    /// own, or all have the connector's.
     ///
     /// # Errors
     /// If a watch is refused, or not all are open in time.
-    pub(super) async fn open(connector: &Connector, count: usize) -> Result<Self> {
-        let opening = timeout(OPEN_TIMEOUT, Self::open_all(connector, count));
+    pub(super) async fn open(connector: &Connector, count: usize, tokens: &[String]) -> Result<Self> {
+        let opening = timeout(OPEN_TIMEOUT, Self::open_all(connector, count, tokens));
         opening.await.with_context(|| format!("{count} watches are not open within {OPEN_TIMEOUT:?}"))?
     }
 
-    async fn open_all(connector: &Connector, count: usize) -> Result<Self> {
+    async fn open_all(connector: &Connector, count: usize, tokens: &[String]) -> Result<Self> {
         let pods = format!("/api/v1/namespaces/{NAMESPACE}/pods");
         let target = format!("{pods}?watch=true&resourceVersion={}", version_of(connector, &pods).await?);
         let received = Arc::new(Received {
@@ -106,7 +107,8 @@ impl Watchers {
             let mut connection = connector.http2().await?;
             let mut bodies = Vec::with_capacity(part.len());
             for number in part {
-                bodies.push((number, open_one(&mut connection, target).await?));
+                let token = tokens.get(number).map(String::as_str);
+                bodies.push((number, open_one(&mut connection, target, token).await?));
             }
             anyhow::Ok(bodies)
         });
@@ -203,8 +205,8 @@ impl Received {
     }
 }
 
-async fn open_one(connection: &mut Http2Connection, target: &str) -> Result<Incoming> {
-    let response = connection.open(target).await?;
+async fn open_one(connection: &mut Http2Connection, target: &str, token: Option<&str>) -> Result<Incoming> {
+    let response = connection.open(target, token).await?;
     let status = response.status();
     if status != StatusCode::OK {
         let text = response.into_body().collect().await?.to_bytes();

@@ -6,10 +6,11 @@ pub use dogwatch_wire::{
     EncodeError, Envelope, entry_head, has_protobuf, list_entry, metadata_message, watch_head,
 };
 
-use dogwatch_wire::Fields;
+use dogwatch_wire::{Fields, UndecodableItem};
 use serde_json::Value;
 
 use crate::depth;
+use crate::kinds::shape;
 
 /// An object decoded from protobuf.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,14 +72,23 @@ pub fn decode(body: &[u8]) -> Result<Object, ProtobufError> {
     }
 }
 
-/// Decodes an object in its envelope that was checked before, whatever its depth.
+/// Decodes an object in its envelope that was checked before, whatever its depth. It has the members that
+/// are in JSON even if they are empty, as Go writes a decoded object: a time that is not set is null,
+/// and not absent.
 ///
 /// # Errors
 ///
 /// Returns an error if the object cannot be read at all.
 pub fn decode_stored(body: &[u8]) -> Result<Value, ProtobufError> {
-    let read = dogwatch_wire::from_protobuf(body, Fields::default().keep_managed_fields());
-    read.map_err(|bad| ProtobufError::Malformed(bad.reason))
+    let malformed = |bad: UndecodableItem| ProtobufError::Malformed(bad.reason);
+    let envelope = Envelope::read(body).map_err(malformed)?;
+    let (group, version) = envelope.api_version.split_once('/').unwrap_or(("", envelope.api_version));
+    let mut value: Value =
+        dogwatch_wire::from_protobuf(body, Fields::default().keep_managed_fields()).map_err(malformed)?;
+    if let Some(object) = value.as_object_mut() {
+        shape::apply(group, version, envelope.kind, object);
+    }
+    Ok(value)
 }
 
 /// Encodes an object, or any other value with an API version and a kind, in its envelope.

@@ -60,6 +60,7 @@ mod tls;
 mod client_certificate;
 mod options;
 mod kubeconfig;
+mod proven_callers;
 mod upstream;
 mod forward;
 mod listener;

@@ -2,12 +2,13 @@
 //!
 //! Requests of callers with credentials of their own use connections that carry no identity: the
 //! proxy's client certificate on them would give its rights to every caller. Callers that the proxy
-//! has authenticated by their certificate use other connections.
+//! has authenticated by their certificate use other connections, and so do those whose credentials the
+//! API server has not accepted yet.
 
 use std::sync::Arc;
 
 use dogwatch_client::auth::Credentials;
-use dogwatch_client::config::{AuthSettings, Identity, Impersonation};
+use dogwatch_client::config::{AuthSettings, HttpVersion, Identity, Impersonation};
 use dogwatch_client::transport::{Transport, TransportError, TransportOptions};
 use dogwatch_client::{Config, ResponseBody};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::error::StartError;
 use crate::headers::{self, OtherNames};
+use crate::proven_callers::ProvenCallers;
 use crate::user::User;
 
 /// The API server behind the proxy.
@@ -26,6 +28,10 @@ pub(crate) struct Upstream {
     prefix: String,
     /// Connections without an identity, for callers with their own credentials.
     bare: Transport,
+    /// The same over HTTP/1.1, for callers that are not proven: one request at a time, so that upstream
+    /// may end a connection with nothing else on it.
+    unproven: Transport,
+    proven: ProvenCallers,
     identified: Identified,
 }
 
@@ -74,6 +80,8 @@ impl Upstream {
                 Identified::Impersonation { transport, credentials }
             }
         };
+        let mut unproven = bare.clone();
+        unproven.http = HttpVersion::Http1;
         let uri: Uri = config.server.as_str().parse().map_err(|_| StartError::Server)?;
         let parts = uri.into_parts();
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
@@ -84,6 +92,8 @@ impl Upstream {
             authority,
             prefix: config.server.path().trim_end_matches('/').to_owned(),
             bare: Transport::with_options(&bare, no_plugin(), options())?,
+            unproven: Transport::with_options(&unproven, no_plugin(), options())?,
+            proven: ProvenCallers::default(),
             identified,
         }))
     }
@@ -123,7 +133,11 @@ impl Upstream {
     ) -> Result<Response<ResponseBody>, Unanswered> {
         *request.uri_mut() = self.address(request.uri()).ok_or(Unanswered::Path)?;
         let Some(user) = user else {
-            return self.bare.forward(request).await.map_err(Unanswered::Transport);
+            let caller = self.proven.caller(request.headers());
+            let transport = if self.proven.contain(caller) { &self.bare } else { &self.unproven };
+            let response = transport.forward(request).await.map_err(Unanswered::Transport)?;
+            self.proven.answered(caller, response.status());
+            return Ok(response);
         };
         match &self.identified {
             Identified::FrontProxy(transport, others) => {

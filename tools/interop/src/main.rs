@@ -1,5 +1,6 @@
 //! dogwatch together with other programs: `cargo xtask kubectl`, `original-controllers`,
-//! `controller-runtime`, `e2e`, `browser`, `live-page`, `follow` and `soak grpc` start this
+//! `controller-runtime`, `e2e`, `browser`, `live-page`, `follow`, `proxied` and `soak grpc` start
+//! this program.
 //! program.
 //!
 //! Each task is a directory below. This file only parses the command line.
@@ -15,6 +16,7 @@ mod chromium;
 mod browser;
 mod live_page;
 mod follow;
+mod proxied;
 mod grpc_soak;
 
 use std::process::ExitCode;
@@ -48,6 +50,16 @@ enum Task {
     /// Let kube-rs, client-go and our client follow a server with injected faults, and compare
     /// their caches.
     Follow(follow::Options),
+    /// Run the recorded scenarios, kubectl, our client's test suite and the followers through
+    /// `dogwatch proxy`, with every resource cached.
+    ///
+    /// The server behind the proxy is our own, or the one of --kubeconfig. Each suite must pass as it
+    /// does without a proxy, and reads of it must have been answered from memory. `follow` cuts
+    /// connections on both sides of the proxy, makes the server unreachable for seconds, and replaces
+    /// the proxy by one without history; in the end every cache has to equal the server's state. A
+    /// kube-apiserver that is started with --etcd-compaction-interval=1s and
+    /// --watch-cache-sizes=configmaps#0 forgets its own history meanwhile.
+    Proxied(proxied::Options),
     /// Roll pods, churn endpoints and keep connections to a grpc-go server through a channel, at
     /// full scale.
     ///
@@ -94,6 +106,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Browser(options) => runtime::run(browser::run(&options)),
         Task::LivePage(options) => runtime::run(live_page::run(&options)),
         Task::Follow(options) => runtime::run(follow::run(&options)),
+        Task::Proxied(options) => runtime::run(proxied::run(&options)),
         Task::GrpcSoak(options) => grpc_soak::run(&options),
     }
 }
@@ -119,11 +132,19 @@ mod tests {
             &["controller-runtime", "--source", "x", "pkg/client", "pkg/cache"],
             &["e2e", "--e2e-binary", "x", "--encoding", "json", "Watchers"],
             &["follow", "--objects", "10"],
+            &["proxied", "scenarios", "kubectl", "--kubeconfig", "x", "--rbac"],
+            &["proxied", "--direct", "--seconds", "5", "--logs", "x"],
             &["browser", "--chromium", "x"],
             &["live-page", "--require-chromium", "--chromium", "x", "--screenshots", "y"],
         ] {
             assert!(Arguments::try_parse_from(["interop"].iter().chain(named)).is_ok(), "{named:?}");
         }
+    }
+
+    #[test]
+    fn only_another_server_can_have_the_scenarios_of_roles() {
+        assert!(Arguments::try_parse_from(["interop", "proxied", "--rbac"]).is_err());
+        assert!(Arguments::try_parse_from(["interop", "proxied", "nonsense"]).is_err());
     }
 
     #[test]

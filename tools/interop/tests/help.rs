@@ -21,6 +21,7 @@ fn the_help_names_every_task() {
         "browser",
         "live-page",
         "follow",
+        "proxied",
         "grpc-soak",
     ];
     let missing: Vec<_> = tasks.iter().filter(|task| !help.contains(*task)).collect();

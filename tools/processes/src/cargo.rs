@@ -39,6 +39,14 @@ impl Cargo {
         self
     }
 
+    /// Sets an environment variable for this command only, and prints its name without the value.
+    #[must_use]
+    pub fn secret_env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self.shown = format!("{name}=… {}", self.shown);
+        self
+    }
+
     /// Prints the command and runs it.
     ///
     /// # Errors
@@ -160,6 +168,13 @@ mod tests {
     fn variables_are_printed_in_front_of_the_command() {
         let cargo = Cargo::new(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(cargo.shown, "RUSTDOCFLAGS=\"-D warnings\" cargo doc --no-deps");
+    }
+
+    #[test]
+    fn a_secret_variable_is_printed_without_its_value() {
+        let cargo = Cargo::new(["test"]).secret_env("TOKEN", "hush");
+        assert_eq!(cargo.shown, "TOKEN=… cargo test");
+        assert!(!cargo.shown.contains("hush"));
     }
 
     #[test]

@@ -72,15 +72,12 @@ impl Connector {
         ensure!(server.scheme() == "https", "{server} is not on https, and the connections need TLS");
         let host = server.host_str().with_context(|| format!("there is no host in {server}"))?;
         let port = server.port_or_known_default().unwrap_or(443);
-        let token = match (&config.auth.token_file, &config.auth.token) {
-            (Some(file), _) => std::fs::read_to_string(file)
-                .with_context(|| format!("cannot read the token in {}", file.display()))?,
-            (None, Some(token)) => token.expose_secret().to_owned(),
-            (None, None) => {
-                bail!("the user of {server} has no bearer token: name one that has, in the kubeconfig")
-            }
-        };
-        Self::new(format!("{host}:{port}"), &ca_of(config)?, token.trim())
+        Self::new(format!("{host}:{port}"), &ca_of(config)?, &token_of(config)?)
+    }
+
+    /// The server's `HOST:PORT`.
+    pub fn authority(&self) -> &str {
+        &self.authority
     }
 
     /// Opens an HTTP/1.1 connection.
@@ -148,17 +145,40 @@ impl Http1Connection {
 }
 
 impl Http2Connection {
-    /// Sends a GET request and returns the response with its body as a stream.
-    pub async fn open(&mut self, target: &str) -> Result<Response<Incoming>> {
+    /// Sends a GET request and returns the response with its body as a stream. The request has this
+    /// bearer token, or else the connector's.
+    pub async fn open(&mut self, target: &str, token: Option<&str>) -> Result<Response<Incoming>> {
         let target = format!("https://{}{target}", self.connector.authority);
-        let request = self.connector.request(Method::GET, &target, Bytes::new())?;
+        let mut request = self.connector.request(Method::GET, &target, Bytes::new())?;
+        if let Some(token) = token {
+            request.headers_mut().insert(AUTHORIZATION, format!("Bearer {token}").parse()?);
+        }
         self.sender.ready().await?;
         Ok(self.sender.send_request(request).await?)
     }
 }
 
+/// Returns the bearer token of a kubeconfig's user.
+///
+/// # Errors
+/// If the user has none, or its file cannot be read.
+pub fn token_of(config: &Config) -> Result<String> {
+    let token = match (&config.auth.token_file, &config.auth.token) {
+        (Some(file), _) => std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read the token in {}", file.display()))?,
+        (None, Some(token)) => token.expose_secret().to_owned(),
+        (None, None) => {
+            bail!("the user of {} has no bearer token: name one that has, in the kubeconfig", config.server)
+        }
+    };
+    Ok(token.trim().to_owned())
+}
+
 /// Returns the CA certificate of a server, as PEM.
-pub(crate) fn ca_of(config: &Config) -> Result<String> {
+///
+/// # Errors
+/// If the kubeconfig names none, or its file cannot be read.
+pub fn ca_of(config: &Config) -> Result<String> {
     match &config.tls.ca {
         Some(Pem::Data(pem)) => Ok(pem.expose_secret().to_owned()),
         Some(Pem::File(path)) => std::fs::read_to_string(path)

@@ -85,20 +85,33 @@ impl CopyService {
             Err(RoutingError::Refused(refusal)) => return Err(refusal.into()),
             Err(RoutingError::PlainNotFound) => return Ok(answer::page_not_found()),
         };
+        let answered = self.serve_verb(&parsed, parts, query, freshness).await;
+        let mut answer = answered
+            .unwrap_or_else(|it| self.reader.refuse(&it.refusal, it.token.as_deref(), &parts.headers, query));
+        // Errors have it as well.
+        answer::warn(&mut answer, parsed.deprecation());
+        Ok(answer)
+    }
+
+    async fn serve_verb(
+        &self,
+        parsed: &ParsedRequest,
+        parts: &Parts,
+        query: &Query,
+        freshness: &dyn Freshness,
+    ) -> Result<Answer, ListError> {
         let endpoint = if self.offers_protobuf { parsed.endpoint() } else { Endpoint::Custom };
         let negotiated = Negotiated::of(&parts.headers, query, endpoint)?;
         let reader = &self.reader;
-        let mut answer = match parsed.verb {
-            Verb::Get => reader.get(&parsed, query, &negotiated, freshness).await?,
-            Verb::List => reader.list(&parsed, query, &negotiated, freshness).await?,
+        match parsed.verb {
+            Verb::Get => Ok(reader.get(parsed, query, &negotiated, freshness).await?),
+            Verb::List => reader.list(parsed, query, &negotiated, freshness).await,
             Verb::Watch => {
-                let faults = self.faults.watch(&call(&parsed));
-                reader.watch(&parsed, query, &negotiated, freshness, faults).await?
+                let faults = self.faults.watch(&call(parsed));
+                Ok(reader.watch(parsed, query, &negotiated, freshness, faults).await?)
             }
-            _ => return Err(method_not_allowed().into()),
-        };
-        answer::warn(&mut answer, parsed.deprecation());
-        Ok(answer)
+            _ => Err(method_not_allowed().into()),
+        }
     }
 
     /// Resolves the meaning of a request for the kind.

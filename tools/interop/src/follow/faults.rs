@@ -1,5 +1,7 @@
-//! The injected faults: rules that stay while the followers run, and actions that are repeated.
+//! The disturbances of the followers, and those of our own server: rules that stay while the followers
+//! run, and actions that are repeated.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -13,15 +15,27 @@ const FAULTS: &str = "/_dogwatch/faults";
 /// The pause between two actions.
 const PACE: Duration = Duration::from_millis(1_500);
 
-/// The fault injection of a server.
+/// What disturbs the followers.
+pub(crate) trait Disturbances {
+    /// Disturbs them again and again until it is dropped.
+    async fn repeat(&mut self) -> Result<Infallible>;
+
+    /// Ends what would hold up the last change for ever.
+    async fn resume(&mut self) -> Result<()>;
+
+    /// Ends the others. Returns what was done, in words.
+    async fn end(&mut self) -> Result<String>;
+}
+
+/// The fault injection of our own server.
 #[derive(Debug)]
-pub(super) struct Faults {
+pub(crate) struct Faults {
     connector: Connector,
 }
 
 impl Faults {
-    /// Adds the rules.
-    pub(super) async fn begin(connector: &Connector) -> Result<Self> {
+    /// Adds the rules to a server that was started with `--admin`.
+    pub(crate) async fn begin(connector: &Connector) -> Result<Self> {
         let faults = Self { connector: connector.clone() };
         for rule in rules() {
             faults.request(Method::POST, "", rule).await?;
@@ -29,9 +43,28 @@ impl Faults {
         Ok(faults)
     }
 
+    /// Removes the rules. Returns the counts of the injected faults.
+    pub(crate) async fn clear(&self) -> Result<Value> {
+        Ok(self.request(Method::DELETE, "", Value::Null).await?["tally"].clone())
+    }
+
+    async fn request(&self, method: Method, path: &str, body: Value) -> Result<Value> {
+        let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+        let (code, answer) =
+            self.connector.http1().await?.send(method, &format!("{FAULTS}{path}"), body).await?;
+        ensure!(
+            code.is_success(),
+            "the fault-injection request {path} failed: {}",
+            String::from_utf8_lossy(&answer)
+        );
+        Ok(serde_json::from_slice(&answer)?)
+    }
+}
+
+impl Disturbances for Faults {
     /// Drops and cuts watches, forces bookmarks, pauses delivery for a moment and compacts history,
-    /// in turn and forever.
-    pub(super) async fn repeat_actions<T>(&self) -> Result<T> {
+    /// in turn.
+    async fn repeat(&mut self) -> Result<Infallible> {
         let actions = [
             ("/drop-watches", json!({ "on": { "resource": "configmaps" } })),
             ("/bookmark", json!({})),
@@ -49,30 +82,17 @@ impl Faults {
         }
     }
 
-    /// Resumes delivery at the end of the actions. The rules stay.
-    pub(super) async fn resume(&self) -> Result<()> {
+    /// Resumes delivery. The rules stay.
+    async fn resume(&mut self) -> Result<()> {
         self.request(Method::POST, "/resume", Value::Null).await.map(drop)
     }
 
-    /// Removes the rules. Returns the counts of the injected faults.
-    pub(super) async fn clear(self) -> Result<Value> {
-        let answer = self.request(Method::DELETE, "", Value::Null).await?;
+    async fn end(&mut self) -> Result<String> {
+        let tally = self.clear().await?;
         for fault in ["refused", "reset", "dropped", "delayed"] {
-            ensure!(answer["tally"][fault].as_u64() > Some(0), "no request was {fault}: {}", answer["tally"]);
+            ensure!(tally[fault].as_u64() > Some(0), "no request was {fault}: {tally}");
         }
-        Ok(answer["tally"].clone())
-    }
-
-    async fn request(&self, method: Method, path: &str, body: Value) -> Result<Value> {
-        let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-        let (code, answer) =
-            self.connector.http1().await?.send(method, &format!("{FAULTS}{path}"), body).await?;
-        ensure!(
-            code.is_success(),
-            "the fault-injection request {path} failed: {}",
-            String::from_utf8_lossy(&answer)
-        );
-        Ok(serde_json::from_slice(&answer)?)
+        Ok(format!("injected faults: {tally}"))
     }
 }
 

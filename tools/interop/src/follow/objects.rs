@@ -1,12 +1,10 @@
-//! The followed objects: their namespace and content, and the timeout of a follower.
+//! The followed objects: their names and content, and the timeout of a follower.
 
 use std::time::Duration;
 
 use hyper::body::Bytes;
 use serde_json::json;
 
-/// The namespace of the followed objects.
-pub(super) const NAMESPACE: &str = "followed";
 /// The object that marks the end of the run.
 pub(super) const END: &str = "the-end";
 /// The time within which a follower has to get its initial list, and its last change.

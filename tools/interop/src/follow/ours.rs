@@ -10,14 +10,18 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::oneshot;
 
 use super::cache::{Cache, Outcome};
-use super::objects::{END, NAMESPACE};
+use super::objects::END;
 
 /// The pause before a list is repeated that failed in spite of the client's own retries.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Follows the objects until the last one appears. Signals `synced` after the first list.
-pub(super) async fn follow(client: Client, synced: oneshot::Sender<()>) -> Result<Outcome> {
-    let api = Api::<ConfigMap>::namespaced(client, NAMESPACE);
+pub(super) async fn follow(
+    client: Client,
+    namespace: String,
+    synced: oneshot::Sender<()>,
+) -> Result<Outcome> {
+    let api = Api::<ConfigMap>::namespaced(client, &namespace);
     let mut synced = Some(synced);
     let (mut events, mut lists) = (0, 0);
     let cache = loop {

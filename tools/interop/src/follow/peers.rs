@@ -9,10 +9,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::cache::Outcome;
-use super::objects::{END, NAMESPACE, TIMEOUT};
+use super::objects::{END, TIMEOUT};
 use processes::cargo::Cargo;
 use processes::process::Process;
-use testbed::server::Server;
 
 /// The interval at which their output is read.
 const POLL: Duration = Duration::from_millis(20);
@@ -74,11 +73,12 @@ pub(super) fn build() -> Result<Vec<Program>> {
 }
 
 impl Peer {
-    pub(super) fn start(program: &Program, server: &Server) -> Result<Self> {
+    /// Starts a program that follows this namespace. Its output is in a log file in `logs`.
+    pub(super) fn start(program: &Program, kubeconfig: &Path, namespace: &str, logs: &Path) -> Result<Self> {
         let mut command = Command::new(&program.path);
-        command.arg("--kubeconfig").arg(&server.kubeconfig);
-        command.args(["--namespace", NAMESPACE, "--until", END]).args(program.arguments);
-        let process = Process::start(program.name, &mut command, server.folder())?;
+        command.arg("--kubeconfig").arg(kubeconfig);
+        command.args(["--namespace", namespace, "--until", END]).args(program.arguments);
+        let process = Process::start(program.name, &mut command, logs)?;
         Ok(Self { name: program.name, variant: program.variant, process })
     }
 

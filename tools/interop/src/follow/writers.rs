@@ -1,4 +1,4 @@
-//! The writers. They meet the same faults, and retry until a change succeeds.
+//! The writers. They meet the same faults as the followers, and retry until a change succeeds.
 
 use std::time::Duration;
 
@@ -10,66 +10,98 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::objects::{END, NAMESPACE, TIMEOUT, object};
+use super::objects::{END, TIMEOUT, object};
 use testbed::connector::{Connector, Http1Connection};
 
 /// The number of concurrent writers.
 const WRITERS: usize = 4;
 /// The pause between two changes of a writer.
 const PACE: Duration = Duration::from_millis(10);
+/// The pause before a new connection is opened after one that failed.
+const PAUSE: Duration = Duration::from_millis(50);
 /// Distributes changes over the objects. It is a prime, so that every object is reached.
 const STRIDE: usize = 7_919;
 
-/// Creates the namespace and its objects.
-pub(super) async fn fill(connector: &Connector, count: usize) -> Result<()> {
-    let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
-    let body = Bytes::from(body.to_string());
-    let (code, _) = connector.http1().await?.send(Method::POST, "/api/v1/namespaces", body).await?;
-    ensure!(code == StatusCode::CREATED, "creating the namespace failed with {code}");
-    let mut writers = JoinSet::new();
-    for first in 0..WRITERS {
-        let mut writer = Writer { connector: connector.clone(), connection: None };
-        writers.spawn(async move {
-            for number in (first..count).step_by(WRITERS) {
-                writer.create(&name(number), 0).await?;
-            }
-            Ok(0)
-        });
-    }
-    sum(writers).await.map(drop)
+/// The way to the followed objects.
+#[derive(Clone, Debug)]
+pub(super) struct Writers {
+    connector: Connector,
+    namespace: String,
 }
 
-/// Changes, deletes and creates objects for a duration. Returns the number of changes.
-pub(super) async fn change(connector: &Connector, count: usize, how_long: Duration) -> Result<usize> {
-    let end = Instant::now() + how_long;
-    let mut writers = JoinSet::new();
-    for first in 0..WRITERS {
-        let mut writer = Writer { connector: connector.clone(), connection: None };
-        writers.spawn(async move {
-            let mut changes = 0;
-            while Instant::now() < end {
-                let turn = first + changes * WRITERS;
-                let name = name(turn * STRIDE % count);
-                match turn % 7 {
-                    0 | 3 => writer.delete(&name).await?,
-                    1 => writer.create(&name, turn).await?,
-                    _ => writer.update(&name, turn).await?,
+impl Writers {
+    /// Creates writers of this namespace over connections of this connector.
+    pub(super) fn new(connector: &Connector, namespace: &str) -> Self {
+        Self { connector: connector.clone(), namespace: namespace.to_owned() }
+    }
+
+    /// Creates the namespace and its objects.
+    pub(super) async fn fill(&self, count: usize) -> Result<()> {
+        let name = &self.namespace;
+        let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        let body = Bytes::from(body.to_string());
+        let (code, _) = self.connector.http1().await?.send(Method::POST, "/api/v1/namespaces", body).await?;
+        ensure!(code == StatusCode::CREATED, "creating the namespace {name} failed with {code}");
+        let mut writers = JoinSet::new();
+        for first in 0..WRITERS {
+            let mut writer = self.writer();
+            writers.spawn(async move {
+                for number in (first..count).step_by(WRITERS) {
+                    writer.create(&name_of(number), 0).await?;
                 }
-                changes += 1;
-                tokio::time::sleep(PACE).await;
-            }
-            Ok(changes)
-        });
+                Ok(0)
+            });
+        }
+        sum(writers).await.map(drop)
     }
-    sum(writers).await
+
+    /// Changes, deletes and creates objects for a duration. Returns the number of changes.
+    pub(super) async fn change(&self, count: usize, how_long: Duration) -> Result<usize> {
+        let end = Instant::now() + how_long;
+        let mut writers = JoinSet::new();
+        for first in 0..WRITERS {
+            let mut writer = self.writer();
+            writers.spawn(async move {
+                let mut changes = 0;
+                while Instant::now() < end {
+                    let turn = first + changes * WRITERS;
+                    let name = name_of(turn * STRIDE % count);
+                    match turn % 7 {
+                        0 | 3 => writer.delete(&name).await?,
+                        1 => writer.create(&name, turn).await?,
+                        _ => writer.update(&name, turn).await?,
+                    }
+                    changes += 1;
+                    tokio::time::sleep(PACE).await;
+                }
+                Ok(changes)
+            });
+        }
+        sum(writers).await
+    }
+
+    /// Creates the object that marks the end.
+    pub(super) async fn end(&self) -> Result<()> {
+        self.writer().create(END, 0).await
+    }
+
+    /// Deletes the namespace and its objects, on a server that others use as well.
+    pub(super) async fn clear(&self) -> Result<()> {
+        let namespace = format!("/api/v1/namespaces/{}", self.namespace);
+        let mut connection = self.connector.http1().await?;
+        for path in [format!("{namespace}/configmaps"), namespace] {
+            let (code, _) = connection.send(Method::DELETE, &path, Bytes::new()).await?;
+            ensure!(code.is_success(), "deleting {path} failed with {code}");
+        }
+        Ok(())
+    }
+
+    fn writer(&self) -> Writer {
+        Writer { writers: self.clone(), connection: None }
+    }
 }
 
-/// Creates the object that marks the end.
-pub(super) async fn end(connector: &Connector) -> Result<()> {
-    Writer { connector: connector.clone(), connection: None }.create(END, 0).await
-}
-
-fn name(number: usize) -> String {
+fn name_of(number: usize) -> String {
     format!("object-{number:05}")
 }
 
@@ -83,7 +115,7 @@ async fn sum(mut writers: JoinSet<Result<usize>>) -> Result<usize> {
 
 /// Writes over one connection, and opens a new one when it breaks.
 struct Writer {
-    connector: Connector,
+    writers: Writers,
     connection: Option<Http1Connection>,
 }
 
@@ -106,24 +138,29 @@ impl Writer {
     /// Repeats a request until the response has one of these codes. Other responses and errors are
     /// injected faults.
     async fn until(&mut self, method: Method, path: &str, body: Bytes, codes: &[StatusCode]) -> Result<()> {
-        let target = format!("/api/v1/namespaces/{NAMESPACE}/configmaps{path}");
+        let target = format!("/api/v1/namespaces/{}/configmaps{path}", self.writers.namespace);
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            let mut connection = match self.connection.take() {
-                Some(connection) => connection,
-                None => self.connector.http1().await?,
-            };
-            let failure = match connection.send(method.clone(), &target, body.clone()).await {
-                Ok((code, answer)) => {
-                    self.connection = Some(connection);
-                    if codes.contains(&code) {
-                        return Ok(());
-                    }
-                    format!("{code}: {}", String::from_utf8_lossy(&answer))
+            let failure = match self.send(&method, &target, &body).await {
+                Ok((code, _)) if codes.contains(&code) => return Ok(()),
+                Ok((code, answer)) => format!("{code}: {}", String::from_utf8_lossy(&answer)),
+                Err(error) => {
+                    tokio::time::sleep(PAUSE).await;
+                    format!("{error:#}")
                 }
-                Err(error) => format!("{error:#}"),
             };
             ensure!(Instant::now() < deadline, "{method} {target} did not succeed in time: {failure}");
         }
+    }
+
+    /// Sends a request once. The connection is kept if there was a response.
+    async fn send(&mut self, method: &Method, target: &str, body: &Bytes) -> Result<(StatusCode, Bytes)> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.writers.connector.http1().await?,
+        };
+        let answer = connection.send(method.clone(), target, body.clone()).await?;
+        self.connection = Some(connection);
+        Ok(answer)
     }
 }

@@ -51,21 +51,21 @@ pub(crate) struct Options {
 
 /// Runs the session, and fails if a step has another outcome than the recorded one.
 pub(crate) async fn run(options: &Options) -> Result<()> {
-    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/kubectl");
-    let file = stored.join("kubectl.golden");
-    let recorded = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
-    let recorded = parse(&recorded).with_context(|| format!("{}", file.display()))?;
-
     let server = match &options.kubeconfig {
         Some(_) => None,
         None => Some(options.ours.start(&[]).await?),
     };
     let kubeconfig = options.kubeconfig.as_deref().or_else(|| server.as_ref().map(|it| &*it.kubeconfig));
     let kubeconfig = kubeconfig.context("either a kubeconfig or our own server is there")?;
-    let session = Session::new(&options.kubectl, kubeconfig, &stored.join("files"))?;
-    println!("{}", session.version()?);
+    if options.record { record(&options.kubectl, kubeconfig) } else { compare(&options.kubectl, kubeconfig) }
+}
 
-    let mut actual = Vec::new();
+/// Runs the session on the server of this kubeconfig, and fails if a step has another outcome than the
+/// recorded one.
+pub(crate) fn compare(kubectl: &Path, kubeconfig: &Path) -> Result<()> {
+    let recorded = recorded_steps()?;
+    let session = Session::new(kubectl, kubeconfig, &stored().join("files"))?;
+    println!("{}", session.version()?);
     let mut failures = 0;
     for step in &recorded {
         let outcome = session.run(step)?;
@@ -78,16 +78,37 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
             show_difference(&step.outcome, &outcome);
             failures += 1;
         }
-        actual.push(Step { outcome, ..step.clone() });
-    }
-    if options.record {
-        std::fs::write(&file, text(&actual))?;
-        println!("{} steps recorded in {}", actual.len(), file.display());
-        return Ok(());
     }
     println!("{} passed, {failures} failed", recorded.len() - failures);
     ensure!(failures == 0, "kubectl prints something else than against kube-apiserver");
     Ok(())
+}
+
+/// Runs the session on the server of this kubeconfig, and writes the recording.
+fn record(kubectl: &Path, kubeconfig: &Path) -> Result<()> {
+    let recorded = recorded_steps()?;
+    let session = Session::new(kubectl, kubeconfig, &stored().join("files"))?;
+    println!("{}", session.version()?);
+    let actual: Result<Vec<Step>> =
+        recorded.iter().map(|step| Ok(Step { outcome: session.run(step)?, ..step.clone() })).collect();
+    let (actual, file) = (actual?, recording_file());
+    std::fs::write(&file, text(&actual))?;
+    println!("{} steps recorded in {}", actual.len(), file.display());
+    Ok(())
+}
+
+fn stored() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/kubectl")
+}
+
+fn recording_file() -> PathBuf {
+    stored().join("kubectl.golden")
+}
+
+fn recorded_steps() -> Result<Vec<Step>> {
+    let file = recording_file();
+    let recorded = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
+    parse(&recorded).with_context(|| format!("{}", file.display()))
 }
 
 /// A session of kubectl: a namespace, a unique string, and a directory with the files that its

@@ -154,3 +154,33 @@ async fn only_reads_of_the_resource_itself_are_served() {
     *post.method_mut() = http::Method::POST;
     assert_eq!(mirror.respond(post, View::unchanged(), &Newest(0)).await.status(), 405);
 }
+
+/// kube-apiserver v1.36.4 writes Go's structs: a time has no omitempty that would apply to it, and an
+/// empty message in protobuf.
+#[tokio::test]
+async fn a_time_that_is_not_set_is_null_in_json_and_not_absent() {
+    let conditions = json!([{ "type": "Ready", "status": "True", "lastProbeTime": null,
+        "lastTransitionTime": "2026-01-02T03:04:05Z" }]);
+    let mut pod = pod("a");
+    pod["status"]["conditions"] = conditions.clone();
+    let enveloped = in_protobuf(&pod);
+    for fed in [protobuf_message(&enveloped), enveloped] {
+        let mirror = Mirror::new(pods(), MirrorSettings::default());
+        mirror.replace(9, vec![fed]).expect("it is stored");
+        let list = get(&mirror, "/api/v1/pods", JSON).await.json();
+        assert_eq!(list["items"][0]["status"]["conditions"], conditions);
+    }
+}
+
+#[tokio::test]
+async fn errors_have_the_warning_of_a_deprecated_kind_as_well() {
+    let endpoints = MirroredResource::new("", "v1", "endpoints", "Endpoints").namespaced();
+    let mirror = Mirror::new(endpoints, MirrorSettings::default());
+    mirror.replace(9, vec![]).expect("an empty list");
+    for (path, code) in [("/api/v1/endpoints", 200), ("/api/v1/endpoints?fieldSelector=name%3Dx", 400)] {
+        let response = mirror.respond(request(path, JSON), View::unchanged(), &Newest(0)).await;
+        assert_eq!(response.status().as_u16(), code);
+        let warning = response.headers().get("warning").and_then(|it| it.to_str().ok());
+        assert!(warning.is_some_and(|it| it.contains("v1 Endpoints is deprecated")), "{warning:?}");
+    }
+}

@@ -2,7 +2,7 @@
 
 /// Returns the sum of the samples with this name and these labels, such as `verb="WATCH"`. `None`
 /// if there are none.
-pub(super) fn sum(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
+pub fn sum(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
     let values = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
         let (pairs, value) = match rest.strip_prefix('{') {
