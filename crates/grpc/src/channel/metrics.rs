@@ -228,8 +228,8 @@ mod tests {
     }
 
     fn call(metrics: &EndpointMetrics) {
-        meter.begin();
-        meter.end(Some(Code::Ok));
+        metrics.begin();
+        metrics.end(Some(Code::Ok));
     }
 
     #[test]
