@@ -43,11 +43,12 @@ fn run(home: &Path, arguments: &[&str]) -> Output {
 fn assert_failure(printed: &str) {
     let lines: Vec<&str> = printed.lines().collect();
     let labels: Vec<_> = lines.iter().map(|it| it.split_once(": ").map(|(label, _)| label)).collect();
-    let is_it = match labels[..] {
-        [Some("error")] | [Some("error"), Some("hint" | "cause")] => true,
-        [Some("error"), Some("cause"), Some("hint")] => true,
-        _ => false,
-    };
+    let is_it = matches!(
+        labels[..],
+        [Some("error")]
+            | [Some("error"), Some("hint" | "cause")]
+            | [Some("error"), Some("cause"), Some("hint")]
+    );
     assert!(is_it && printed.ends_with('\n'), "{printed:?}");
     let is_complete = |it: &&str| it.split_once(": ").is_some_and(|(_, text)| !text.trim().is_empty());
     assert!(lines.iter().all(is_complete), "{printed:?}");

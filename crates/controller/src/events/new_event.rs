@@ -262,7 +262,7 @@ mod tests {
         let now = Timestamp::from_second(1_700_000_000).expect("a time");
         for object in ["system:admin", &"a".repeat(253), "", "UPPER"] {
             let name = event_name(object, now);
-            assert!(is_subdomain(&name), "{name}");
+            assert!(names::is_subdomain(&name), "{name}");
         }
     }
 
