@@ -9,8 +9,8 @@ use processes::cargo::Cargo;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Compile the code of other libraries that the book shows, instead of building the book: of all,
-    /// or of those that are named.
+    /// Compile the code of other libraries that the book shows, instead of building the book: of
+    /// all, or of those that are named.
     #[arg(long, value_enum, value_name = "PEER", num_args = 0.., default_missing_values = ["kube-rs", "client-go"])]
     peers: Option<Vec<Peer>>,
 }

@@ -16,8 +16,8 @@ struct Report {
     live_bytes: f64,
 }
 
-/// Returns the KB of heap that client-go's informer uses for each pod of the server of this kubeconfig.
-/// `None` if Go is not installed.
+/// Returns the KB of heap that client-go's informer uses for each pod of the server of this
+/// kubeconfig. `None` if Go is not installed.
 ///
 /// # Errors
 /// If the program does not build, or does not measure this number of pods.

@@ -1,5 +1,5 @@
-//! A token for each watcher, as pods of a service account have: for the API server, and for a proxy that
-//! reviews its callers, each is another caller.
+//! A token for each watcher, as pods of a service account have: for the API server, and for a proxy
+//! that reviews its callers, each is another caller.
 
 use anyhow::{Context, Result};
 use dogwatch::api::WriteParams;

@@ -81,8 +81,8 @@ pub(super) struct Completeness {
 }
 
 impl Watchers {
-    /// Opens this many watches, and waits until the server has responded to each. Each has a token of its
-    /// own, or all have the connector's.
+    /// Opens this many watches, and waits until the server has responded to each. Each has a token
+    /// of its own, or all have the connector's.
     ///
     /// # Errors
     /// If a watch is refused, or not all are open in time.

@@ -72,9 +72,9 @@ pub fn decode(body: &[u8]) -> Result<Object, ProtobufError> {
     }
 }
 
-/// Decodes an object in its envelope that was checked before, whatever its depth. It has the members that
-/// are in JSON even if they are empty, as Go writes a decoded object: a time that is not set is null,
-/// and not absent.
+/// Decodes an object in its envelope that was checked before, whatever its depth. It has the
+/// members that are in JSON even if they are empty, as Go writes a decoded object: a time that is
+/// not set is null, and not absent.
 ///
 /// # Errors
 ///

@@ -73,8 +73,8 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
     }
 }
 
-/// Returns the error to report: without the advice of a library, where the hint has a better one, and with
-/// a headline, where its message begins with a file.
+/// Returns the error to report: without the advice of a library, where the hint has a better one,
+/// and with a headline, where its message begins with a file.
 pub(crate) fn reported(error: anyhow::Error) -> anyhow::Error {
     if let Some(ProxyError::Rules(message)) = error.downcast_ref() {
         let (file, problem) = message.split_once(": ").unwrap_or(("--rules", message));
@@ -122,7 +122,8 @@ fn on_request(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Returns true if the server answered the TLS handshake with something else, as an HTTP server does.
+/// Returns true if the server answered the TLS handshake with something else, as an HTTP server
+/// does.
 fn speaks_no_tls(error: &Error) -> bool {
     let error: &dyn std::error::Error = error;
     // The name of the variant of `rustls::Error`, which no type on the way keeps.

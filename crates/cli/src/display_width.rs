@@ -55,7 +55,8 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the items that fit into `width` columns, in their order and with two spaces between them.
+/// Returns the items that fit into `width` columns, in their order and with two spaces between
+/// them.
 pub(crate) fn items(items: &[&str], width: usize) -> String {
     let mut line = String::new();
     for item in items {

@@ -20,8 +20,8 @@ use crate::sanitize::without_controls;
 /// little.
 const COLUMNS: usize = 100;
 
-/// The width at which a line is cut. Messages of servers, such as all problems of an invalid object,
-/// have no limit of their own; paths and names are shorter than this.
+/// The width at which a line is cut. Messages of servers, such as all problems of an invalid
+/// object, have no limit of their own; paths and names are shorter than this.
 const MAX_COLUMNS: usize = 400;
 
 /// A cause that is only a text, for errors that have no other.
@@ -90,8 +90,8 @@ fn line_of(label: &str, text: &str) -> String {
     format!("{label}: {}\n", cut(text, MAX_COLUMNS.saturating_sub(label.len() + ": ".len())))
 }
 
-/// Formats the error and its causes on one line, from the outermost in, each once. For a view that has
-/// one line for it.
+/// Formats the error and its causes on one line, from the outermost in, each once. For a view that
+/// has one line for it.
 pub(crate) fn line(error: &anyhow::Error) -> String {
     texts(error).join(": ")
 }

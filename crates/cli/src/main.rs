@@ -129,8 +129,8 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
-    /// Lines that are not wrapped here would be wrapped by the terminal, each with a short rest. Commands
-    /// are indented, and stay lines that can be pasted.
+    /// Lines that are not wrapped here would be wrapped by the terminal, each with a short rest.
+    /// Commands are indented, and stay lines that can be pasted.
     #[test]
     fn descriptions_fit_a_line_and_notes_are_wrapped_for_80_columns() {
         fn check(command: &clap::Command, path: &str) {

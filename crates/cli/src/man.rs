@@ -18,8 +18,8 @@ Examples:
 
 /// Print the manual page, or write one per command into a directory.
 ///
-/// The directory is created if it does not exist. `man` finds pages in directories called man1 below
-/// those that `manpath` prints.
+/// The directory is created if it does not exist. `man` finds pages in directories called man1
+/// below those that `manpath` prints.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {

@@ -1,7 +1,7 @@
 //! `dogwatch proxy`: runs the proxy as a process.
 //!
-//! Scripts rely on one line on stdout, `ready <url>`, printed when the proxy accepts requests and the
-//! kubeconfig is written.
+//! Scripts rely on one line on stdout, `ready <url>`, printed when the proxy accepts requests and
+//! the kubeconfig is written.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -53,9 +53,10 @@ Examples:
 
 /// Forward requests to an API server, sharing its watches.
 ///
-/// For clients that cannot reach the API server, that have certificates it does not know, or that are
-/// so many that their watches overload it. Clients use the proxy as their API server, each with its
-/// own credentials. Reads, writes, watches, logs, exec and port-forward are passed on as streams.
+/// For clients that cannot reach the API server, that have certificates it does not know, or that
+/// are so many that their watches overload it. Clients use the proxy as their API server, each with
+/// its own credentials. Reads, writes, watches, logs, exec and port-forward are passed on as
+/// streams.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -85,9 +86,9 @@ pub(crate) struct Options {
     /// changes.
     #[arg(long, value_name = "FILE", conflicts_with = "plain")]
     client_ca_file: Option<PathBuf>,
-    /// Authenticate to the API server as a front proxy, with this certificate, and send the names of
-    /// users with client certificates in X-Remote-User and X-Remote-Group. Without this option the
-    /// proxy impersonates these users, for which its own user needs the verb `impersonate`.
+    /// Authenticate to the API server as a front proxy, with this certificate, and send the names
+    /// of users with client certificates in X-Remote-User and X-Remote-Group. Without this option
+    /// the proxy impersonates these users, for which its own user needs the verb `impersonate`.
     #[arg(
         long,
         value_name = "FILE",
@@ -98,29 +99,29 @@ pub(crate) struct Options {
     /// The private key of --requestheader-client-cert-file.
     #[arg(long, value_name = "FILE", requires = "requestheader_client_cert_file")]
     requestheader_client_key_file: Option<PathBuf>,
-    /// Headers in which the API server accepts users from a front proxy, besides those that begin with
-    /// X-Remote-, separated by commas: they are removed from requests. A name that ends with `-` stands
-    /// for all headers that begin with it.
+    /// Headers in which the API server accepts users from a front proxy, besides those that begin
+    /// with X-Remote-, separated by commas: they are removed from requests. A name that ends with
+    /// `-` stands for all headers that begin with it.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "requestheader_client_cert_file")]
     requestheader_strip_headers: Vec<String>,
     /// Write a kubeconfig for clients of the proxy to this file, replacing it. It has the proxy's
     /// address and authority and no credentials.
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
-    /// The resources whose lists and watches are answered from memory, separated by commas and named as
-    /// for kubectl: pods,deploy,ingresses.networking.k8s.io
+    /// The resources whose lists and watches are answered from memory, separated by commas and
+    /// named as for kubectl: pods,deploy,ingresses.networking.k8s.io
     #[arg(long, value_name = "RESOURCES", value_delimiter = ',')]
     cache: Vec<String>,
-    /// The file with rules that change what callers see of these resources. It is read again when it
-    /// changes.
+    /// The file with rules that change what callers see of these resources. It is read again when
+    /// it changes.
     #[arg(long, value_name = "FILE", requires = "cache")]
     rules: Option<PathBuf>,
-    /// The time in seconds for which the API server's decisions about a caller are used again for new
-    /// requests. A right that is revoked lasts at most this long for them.
+    /// The time in seconds for which the API server's decisions about a caller are used again for
+    /// new requests. A right that is revoked lasts at most this long for them.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     review_ttl: u64,
-    /// The longest time in seconds between two reviews of an open watch, which ends when its caller has
-    /// lost the right; at least --review-ttl.
+    /// The longest time in seconds between two reviews of an open watch, which ends when its caller
+    /// has lost the right; at least --review-ttl.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3600))]
     watch_review_ttl: u64,
     /// Serve /livez, /readyz and /metrics on this address, over HTTP.

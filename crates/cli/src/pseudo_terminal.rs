@@ -1,5 +1,5 @@
-//! A pseudo-terminal for tests that run one of them again, in a process of its own with the terminal:
-//! a panic that ends a program cannot be seen from within.
+//! A pseudo-terminal for tests that run one of them again, in a process of its own with the
+//! terminal: a panic that ends a program cannot be seen from within.
 
 use std::fs::File;
 use std::io::Read;

@@ -238,8 +238,8 @@ fn table(set: &EndpointSet) -> String {
     table.trim_fmt()
 }
 
-/// Returns the reason as a cause. Of a server that could not be reached, only the first and the last cause
-/// of the failure are left, which have the address and the root.
+/// Returns the reason as a cause. Of a server that could not be reached, only the first and the
+/// last cause of the failure are left, which have the address and the root.
 fn source(reason: &Unavailable) -> Reason {
     let Unavailable::ApiUnreachable(text) = reason else { return reason.to_string().into() };
     match text.split(": ").collect::<Vec<_>>()[..] {

@@ -1,10 +1,11 @@
 //! The forms of names in Kubernetes: DNS labels and subdomains, qualified names and label values.
 //!
-//! Pure predicates for everything that makes, reads or rejects names. They know no messages: those of
-//! a server are in `dogwatch-apimachinery`, which also reports a form and a length separately. The
-//! rules are those of k8s.io/apimachinery v0.36.4 pkg/util/validation/validation.go.
+//! Pure predicates for everything that makes, reads or rejects names. They know no messages: those
+//! of a server are in `dogwatch-apimachinery`, which also reports a form and a length separately.
+//! The rules are those of k8s.io/apimachinery v0.36.4 pkg/util/validation/validation.go.
 
-/// The maximum length of a DNS label, of the name in a qualified name, and of a label value, in bytes.
+/// The maximum length of a DNS label, of the name in a qualified name, and of a label value, in
+/// bytes.
 pub const MAX_LABEL: usize = 63;
 /// The maximum length of a DNS subdomain, in bytes.
 pub const MAX_SUBDOMAIN: usize = 253;
@@ -25,8 +26,8 @@ pub fn has_label_form(text: &str) -> bool {
         && text.bytes().all(|byte| is_lower(byte) || byte == b'-')
 }
 
-/// Returns true for the form of a DNS subdomain in lower case (RFC 1123), of any length: labels with
-/// dots between them.
+/// Returns true for the form of a DNS subdomain in lower case (RFC 1123), of any length: labels
+/// with dots between them.
 ///
 /// ```
 /// use dogwatch_core::names::has_subdomain_form;
@@ -38,8 +39,8 @@ pub fn has_subdomain_form(text: &str) -> bool {
     text.split('.').all(has_label_form)
 }
 
-/// Returns true for the form of the name in a qualified name, of any length: letters and digits, with
-/// `-`, `_` and `.` between them.
+/// Returns true for the form of the name in a qualified name, of any length: letters and digits,
+/// with `-`, `_` and `.` between them.
 ///
 /// ```
 /// use dogwatch_core::names::has_qualified_form;

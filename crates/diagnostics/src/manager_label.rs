@@ -1,8 +1,8 @@
 //! The manager that an informer or a controller belongs to, and its text on the page.
 //!
-//! Made when a program adds a manager, read by every snapshot. Replicas of one program in a process,
-//! as in a test or a demo, have informers and controllers of equal names: the label distinguishes
-//! them.
+//! Made when a program adds a manager, read by every snapshot. Replicas of one program in a
+//! process, as in a test or a demo, have informers and controllers of equal names: the label
+//! distinguishes them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

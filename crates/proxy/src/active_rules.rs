@@ -28,7 +28,7 @@ pub(crate) struct ActiveRules {
     changed: watch::Sender<()>,
 }
 
-/// What was read.
+/// The texts of the file that were read.
 #[derive(Debug, Default)]
 struct Texts {
     /// The text that was parsed last, valid or not, so that an error is reported once.
@@ -62,7 +62,8 @@ pub(crate) struct Generation {
 }
 
 impl ActiveRules {
-    /// Reads the file, if there is one. `cached` are the resources that are cached, with their groups.
+    /// Reads the file, if there is one. `cached` are the resources that are cached, with their
+    /// groups.
     pub(crate) fn new(file: Option<PathBuf>, cached: Vec<(String, String)>) -> Result<Self, StartError> {
         let (current, texts) = (ArcSwap::default(), Mutex::default());
         let rules = Self { file, cached, current, texts, changed: watch::Sender::default() };
@@ -116,8 +117,8 @@ impl ActiveRules {
         }
     }
 
-    /// Reads the file again from time to time, and calls `changed` with the previous rules when they
-    /// have changed.
+    /// Reads the file again from time to time, and calls `changed` with the previous rules when
+    /// they have changed.
     pub(crate) async fn follow_file(self: &Arc<Self>, changed: impl Fn(&Generation) + Send) {
         while self.file.is_some() {
             tokio::time::sleep(RELOAD_INTERVAL).await;

@@ -25,8 +25,8 @@ pub(crate) fn error(code: StatusCode, reason: &str, message: &str) -> Answer {
     with_body(code, "application/json", format!("{status}\n"))
 }
 
-/// Builds the answer while upstream cannot be reached and the request was not sent: every client may
-/// repeat it.
+/// Builds the answer while upstream cannot be reached and the request was not sent: every client
+/// may repeat it.
 pub(crate) fn unavailable(message: &str, seconds: u32) -> Answer {
     let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message);
     answer.headers_mut().insert(RETRY_AFTER, seconds.into());

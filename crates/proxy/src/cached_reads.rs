@@ -1,4 +1,5 @@
-//! The reads that are answered from memory: for which requests, for which callers, and in which view.
+//! The reads that are answered from memory: for which requests, for which callers, and in which
+//! view.
 //!
 //! A read that is not answered here is passed on, and upstream decides. For resources with rules,
 //! [`crate::ruled_requests`] treats what is passed on.
@@ -26,14 +27,14 @@ use crate::reviews::{Purpose, ReviewError, Reviews};
 use crate::rules::Rule;
 use crate::small_frames::permits;
 
-/// The header that says that an answer may be old. RFC 9111 retired its caching codes and left it to
-/// the API, whose clients print it.
+/// The header that says that an answer may be old. RFC 9111 retired its caching codes and left it
+/// to the API, whose clients print it.
 const WARNING: HeaderName = HeaderName::from_static("warning");
 const STALE: &str =
     "299 - \"the API server cannot be reached: this is the last state that the proxy has seen\"";
 
-/// The memory that lists may take before they are sent. A client without a share waits, and is then asked
-/// to come back.
+/// The memory that lists may take before they are sent. A client without a share waits, and is then
+/// asked to come back.
 const LIST_MEMORY: u64 = 512 * 1024 * 1024;
 
 /// The time that a list waits for its share.
@@ -87,8 +88,8 @@ impl CachedReads {
         self.reviews.asked()
     }
 
-    /// Reads the file of rules again from time to time. When rules have changed, all watches of their
-    /// resources end with 410: what their callers have seen is not what they see now.
+    /// Reads the file of rules again from time to time. When rules have changed, all watches of
+    /// their resources end with 410: what their callers have seen is not what they see now.
     pub(crate) async fn follow_rules(self: Arc<Self>) {
         let changed = |previous: &Generation| {
             let current = self.rules.current();
@@ -147,8 +148,8 @@ impl CachedReads {
         }
         let mut waits = false;
         if !is_stale && !read.is_reached().await {
-            // Upstream has a version of another resource at once; here it arrives with the next bookmark.
-            // A watch passed on would stay at upstream for its whole life.
+            // Upstream has a version of another resource at once; here it arrives with the next
+            // bookmark. A watch passed on would stay at upstream for its whole life.
             match read.target.verb {
                 Verb::Watch => match read.collection.is_at_upstream(read.version()).await {
                     Ok(is_there) => waits = is_there,

@@ -1,8 +1,8 @@
 //! The caller of a request: its credentials, and its rights.
 //!
-//! Only a caller whom the proxy can name is answered from memory. Requests without credentials, with
-//! others than a bearer token or a verified certificate, or as another user, are passed on, and
-//! upstream decides about them.
+//! Only a caller whom the proxy can name is answered from memory. Requests without credentials,
+//! with others than a bearer token or a verified certificate, or as another user, are passed on,
+//! and upstream decides about them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,8 +79,8 @@ impl Caller {
         is_bearer.then(|| Self::Token(token.into()))
     }
 
-    /// Returns the caller's user, and the time at which upstream was asked: unset for a certificate.
-    /// `None` if the caller is unknown.
+    /// Returns the caller's user, and the time at which upstream was asked: unset for a
+    /// certificate. `None` if the caller is unknown.
     async fn user(
         &self,
         reviews: &Reviews,
@@ -121,7 +121,8 @@ impl Caller {
     }
 
     /// Resolves when the caller may not read the target any more, as another user may not: a token
-    /// that names another user has lost its right too. Extends `trust` with every review before that.
+    /// that names another user has lost its right too. Extends `trust` with every review before
+    /// that.
     pub(crate) async fn revoked(
         self,
         reviews: Arc<Reviews>,

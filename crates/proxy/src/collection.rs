@@ -22,12 +22,12 @@ use crate::small_frames::small_frames;
 /// The time limit of a question about the newest version.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time in which the changes of a busy collection usually arrive. After it, the collection itself
-/// is compared: other resources may have changed.
+/// The time in which the changes of a busy collection usually arrive. After it, the collection
+/// itself is compared: other resources may have changed.
 const ARRIVAL: Duration = Duration::from_millis(50);
 
-/// The time for which a watch waits for a version that upstream has: longer than it takes to the next
-/// bookmark, which kube-apiserver sends every minute.
+/// The time for which a watch waits for a version that upstream has: longer than it takes to the
+/// next bookmark, which kube-apiserver sends every minute.
 const BOOKMARK: Duration = Duration::from_secs(90);
 
 /// The number of bytes of JSON for each stored byte, at most, if it is stored in protobuf.
@@ -151,12 +151,12 @@ impl Collection {
         }
     }
 
-    /// Returns the version of the newest state of the collection: upstream's version, or, if nothing
-    /// in this collection has changed up to that, the one of the mirror.
+    /// Returns the version of the newest state of the collection: upstream's version, or, if
+    /// nothing in this collection has changed up to that, the one of the mirror.
     ///
-    /// Versions are those of the whole server, so a quiet collection reaches upstream's only with the
-    /// next bookmark, up to a minute later. The comparison by the versions of all objects shows that
-    /// the mirror has the newest state all the same.
+    /// Versions are those of the whole server, so a quiet collection reaches upstream's only with
+    /// the next bookmark, up to a minute later. The comparison by the versions of all objects shows
+    /// that the mirror has the newest state all the same.
     async fn compare(&self) -> Result<u64, Error> {
         let newest = self.ask_version().await?;
         let mut progress = self.feed.progress();

@@ -119,8 +119,8 @@ mod tests {
         assert!(ended.collect().await.unwrap().to_bytes().is_empty());
     }
 
-    /// A client stops reading, its right is revoked, and it reads again: what was written since waits
-    /// for the review.
+    /// A client stops reading, its right is revoked, and it reads again: what was written since
+    /// waits for the review.
     #[tokio::test(start_paused = true)]
     async fn a_body_that_is_read_after_the_trust_waits_for_the_review() {
         let trust = Trust::until(Instant::now() + Duration::from_secs(10));

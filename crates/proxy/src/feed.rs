@@ -1,8 +1,8 @@
 //! The feed of a mirror: one list and watch of upstream, for any number of clients.
 //!
-//! A reflector lists, watches, resumes and lists again; this passes what it reports to the mirror in
-//! order, in the encoding in which it arrived. If the mirror cannot take it, the mirror is emptied and
-//! everything begins again with a list.
+//! A reflector lists, watches, resumes and lists again; this passes what it reports to the mirror
+//! in order, in the encoding in which it arrived. If the mirror cannot take it, the mirror is
+//! emptied and everything begins again with a list.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -30,8 +30,8 @@ use crate::feed_pause::FeedPause;
 /// A whole object as upstream sends it.
 type Received = Packed<DynamicObject>;
 
-/// The longest pause between two attempts to reach upstream. A proxy stands for many clients, so it may
-/// try more often than each of them.
+/// The longest pause between two attempts to reach upstream. A proxy stands for many clients, so it
+/// may try more often than each of them.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(3);
 
 /// The state that a mirror has reached.

@@ -1,8 +1,8 @@
 //! The forwarder: passes a request on to upstream and its response back, both as streams.
 //!
 //! Nothing is buffered: each part of a body is passed on when it arrives, and read when the other
-//! side takes it. A client that disconnects cancels its request upstream, and an upstream that breaks
-//! off ends the client's response with an error.
+//! side takes it. A client that disconnects cancels its request upstream, and an upstream that
+//! breaks off ends the client's response with an error.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -84,8 +84,8 @@ impl Forwarder {
         self.forward_until(request, peer, None).await
     }
 
-    /// Passes a request on, like [`Self::forward`]. The response, and a connection that has switched
-    /// protocols, end with `until`.
+    /// Passes a request on, like [`Self::forward`]. The response, and a connection that has
+    /// switched protocols, end with `until`.
     pub(crate) async fn forward_until<B>(
         &self,
         mut request: Request<B>,
@@ -170,7 +170,8 @@ impl Forwarder {
                 let cause: &dyn std::error::Error = &error;
                 tracing::warn!(error = cause, "a request was not answered by the API server");
                 if error.request_was_sent() {
-                    // It may have been carried out: without `Retry-After` clients do not repeat a write.
+                    // It may have been carried out: without `Retry-After` clients do not repeat a
+                    // write.
                     let message =
                         "the connection to the API server was lost; it may have carried out the request";
                     return answer::error(StatusCode::BAD_GATEWAY, "", message);

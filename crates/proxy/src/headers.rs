@@ -1,8 +1,8 @@
 //! The headers of a request that is passed on: which are removed, and which identify the caller.
 //!
-//! Headers of one connection (RFC 9110, 7.6.1) do not belong to the next one. Headers that assert an
-//! identity are removed before the proxy sets its own, so that a `Connection` header, which removes
-//! others, cannot remove those.
+//! Headers of one connection (RFC 9110, 7.6.1) do not belong to the next one. Headers that assert
+//! an identity are removed before the proxy sets its own, so that a `Connection` header, which
+//! removes others, cannot remove those.
 
 use http::header::{
     AUTHORIZATION, CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,

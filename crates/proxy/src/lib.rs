@@ -8,14 +8,14 @@
 //!                                                           └─► tunnel (switched protocols)
 //! ```
 //!
-//! Clients use [`Proxy`] as their API server. Requests are passed on as streams with the caller's own
-//! credentials. Users of client certificates, which do not reach the API server, are named to it by
-//! impersonation or by the headers of a front proxy.
+//! Clients use [`Proxy`] as their API server. Requests are passed on as streams with the caller's
+//! own credentials. Users of client certificates, which do not reach the API server, are named to
+//! it by impersonation or by the headers of a front proxy.
 //!
-//! Lists and watches of chosen resources are answered from memory: one list and watch of the proxy's own
-//! user feeds any number of clients. The API server still decides who may read: each caller is reviewed
-//! by it (`TokenReview`, `SubjectAccessReview`), and a caller without an answer is passed on. Rules can
-//! change what callers see of these resources.
+//! Lists and watches of chosen resources are answered from memory: one list and watch of the
+//! proxy's own user feeds any number of clients. The API server still decides who may read: each
+//! caller is reviewed by it (`TokenReview`, `SubjectAccessReview`), and a caller without an answer
+//! is passed on. Rules can change what callers see of these resources.
 //!
 //! # Examples
 //!

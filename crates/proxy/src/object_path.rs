@@ -15,9 +15,9 @@ pub(crate) struct ObjectPath {
 const CONNECTING: &str = "proxy";
 
 impl ObjectPath {
-    /// Returns the resources of a path, as one server or another may read it: none for a path that names
-    /// no objects. `..` is a segment like others after the name of a connecting subresource, but a server
-    /// may also resolve it everywhere.
+    /// Returns the resources of a path, as one server or another may read it: none for a path that
+    /// names no objects. `..` is a segment like others after the name of a connecting subresource,
+    /// but a server may also resolve it everywhere.
     pub(crate) fn all(path: &str) -> Vec<Self> {
         let mut found: Vec<Self> = [true, false].into_iter().filter_map(|it| Self::parse(path, it)).collect();
         found.dedup();

@@ -31,23 +31,24 @@ pub struct ProxyOptions {
     /// users with a client certificate are passed on by impersonation.
     pub front_proxy: Option<Identity>,
     /// Headers in which upstream accepts the user from a front proxy, besides those that begin with
-    /// `X-Remote-`: they are removed from requests that name the user. A name that ends with `-` stands
-    /// for all headers that begin with it. Defaults to none.
+    /// `X-Remote-`: they are removed from requests that name the user. A name that ends with `-`
+    /// stands for all headers that begin with it. Defaults to none.
     pub front_proxy_strips: Vec<String>,
     /// The resources that are answered from memory, as kubectl names them: `pods`, `deploy`,
     /// `ingresses.networking.k8s.io`. Defaults to none.
     pub resources: Vec<String>,
     /// The file with rules that change what callers see of these resources.
     pub rules: Option<PathBuf>,
-    /// The time for which the API server's decisions about a caller are used again for new requests:
-    /// the longest time that a right lasts for them after it was revoked. Defaults to ten seconds.
+    /// The time for which the API server's decisions about a caller are used again for new
+    /// requests: the longest time that a right lasts for them after it was revoked. Defaults to ten
+    /// seconds.
     pub review_ttl: Duration,
-    /// The longest time between two reviews of an open watch, which ends when its caller has lost the
-    /// right; at least `review_ttl`. Defaults to five minutes, for which a kube-apiserver relies on a
-    /// webhook that has authorized a request.
+    /// The longest time between two reviews of an open watch, which ends when its caller has lost
+    /// the right; at least `review_ttl`. Defaults to five minutes, for which a kube-apiserver
+    /// relies on a webhook that has authorized a request.
     pub watch_review_ttl: Duration,
-    /// The address of the endpoint for operators, with `/livez`, `/readyz` and `/metrics`, over HTTP.
-    /// Defaults to none.
+    /// The address of the endpoint for operators, with `/livez`, `/readyz` and `/metrics`, over
+    /// HTTP. Defaults to none.
     pub metrics_bind: Option<SocketAddr>,
     /// The number of connections that are served at the same time. Defaults to 10,000.
     pub max_connections: usize,

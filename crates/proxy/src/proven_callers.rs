@@ -1,8 +1,9 @@
 //! The callers whose credentials the API server has accepted: their requests may share connections.
 //!
 //! kube-apiserver ends an HTTP/2 connection after a request on it that it could not authenticate
-//! (k8s.io/apiserver v0.36.4 pkg/endpoints/filters/authentication.go, `UnauthenticatedHTTP2DOSMitigation`).
-//! Requests of other callers that were on their way on that connection would be lost.
+//! (k8s.io/apiserver v0.36.4 pkg/endpoints/filters/authentication.go,
+//! `UnauthenticatedHTTP2DOSMitigation`). Requests of other callers that were on their way on that
+//! connection would be lost.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};

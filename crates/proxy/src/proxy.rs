@@ -83,12 +83,12 @@ struct Requests {
 impl Proxy {
     /// Starts a proxy for the API server of `config`, whose credentials are the proxy's own.
     ///
-    /// Requests are served from now on. The resources to cache are looked up first, so their API server
-    /// has to answer; until a resource has been listed, its reads are passed on.
+    /// Requests are served from now on. The resources to cache are looked up first, so their API
+    /// server has to answer; until a resource has been listed, its reads are passed on.
     ///
     /// # Errors
-    /// Returns an error if the address cannot be bound, if a file or setting cannot be used, or if a
-    /// resource to cache is not served.
+    /// Returns an error if the address cannot be bound, if a file or setting cannot be used, or if
+    /// a resource to cache is not served.
     pub async fn start(config: Config, options: ProxyOptions) -> Result<Self, StartError> {
         let tls = match &options.certificate {
             Some(certificate) => {
@@ -158,14 +158,14 @@ impl Proxy {
         format!("{scheme}://{address}")
     }
 
-    /// Returns a kubeconfig for clients of the proxy: its authority, and `server` as its address. It
-    /// has no credentials; callers use their own.
+    /// Returns a kubeconfig for clients of the proxy: its authority, and `server` as its address.
+    /// It has no credentials; callers use their own.
     pub fn kubeconfig(&self, server: &str) -> String {
         kubeconfig(server, self.tls.as_ref().and_then(|it| it.authority()).as_deref())
     }
 
-    /// Stops serving: no new connections are accepted, requests in flight get half a second, and the
-    /// rest are cut. All tasks have ended when this returns.
+    /// Stops serving: no new connections are accepted, requests in flight get half a second, and
+    /// the rest are cut. All tasks have ended when this returns.
     pub async fn stop(self) {
         self.graceful.cancel();
         self.tasks.close();
@@ -209,8 +209,8 @@ impl Proxy {
 /// The answer to a request for another host.
 const FOREIGN_HOST: &str = "over HTTP the proxy answers only requests to localhost or a loopback address";
 
-/// Returns true if a request is for this machine by name or address. A web page that rebinds a name of
-/// its own to a loopback address sends that name.
+/// Returns true if a request is for this machine by name or address. A web page that rebinds a name
+/// of its own to a loopback address sends that name.
 fn names_this_machine<B>(request: &Request<B>) -> bool {
     let header = || request.headers().get(HOST).and_then(|it| it.to_str().ok()?.parse::<Authority>().ok());
     let Some(authority) = request.uri().authority().cloned().or_else(header) else { return false };

@@ -67,8 +67,9 @@ impl ReadTarget {
         Some(Self { verb, selected_name, ..target })
     }
 
-    /// Returns the name for authorization: that of the object, or the only one that a list selects. As
-    /// `RequestInfoFactory.NewRequestInfo` in k8s.io/apiserver v0.36.4 pkg/endpoints/request/requestinfo.go.
+    /// Returns the name for authorization: that of the object, or the only one that a list selects.
+    /// As `RequestInfoFactory.NewRequestInfo` in k8s.io/apiserver v0.36.4
+    /// pkg/endpoints/request/requestinfo.go.
     pub(crate) fn reviewed_name(&self) -> Option<&str> {
         self.name.as_deref().or(self.selected_name.as_deref())
     }

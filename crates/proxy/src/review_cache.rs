@@ -1,8 +1,8 @@
 //! The answers of upstream to reviews, used again for a while.
 //!
-//! Keys are digests with a secret of this process, so that no token is kept. Concurrent questions of
-//! one key are asked once. The number of entries is bounded: callers with many wrong tokens push out
-//! other entries, which costs reviews and nothing else.
+//! Keys are digests with a secret of this process, so that no token is kept. Concurrent questions
+//! of one key are asked once. The number of entries is bounded: callers with many wrong tokens push
+//! out other entries, which costs reviews and nothing else.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,7 +38,8 @@ pub(crate) struct ReviewCache<V> {
 type Slot<V> = Arc<OnceCell<Fresh<V>>>;
 
 impl<V: Clone> ReviewCache<V> {
-    /// Creates a cache of at most `limit` answers, each used for `ttl` from the time of the question.
+    /// Creates a cache of at most `limit` answers, each used for `ttl` from the time of the
+    /// question.
     pub(crate) fn new(ttl: Duration, limit: usize) -> Self {
         Self { secret: rand::random(), ttl: ttl.min(LONGEST), limit: limit.max(4), entries: Mutex::default() }
     }

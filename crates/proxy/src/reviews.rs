@@ -18,15 +18,16 @@ use crate::user::User;
 /// The time limit of a review. A caller whose review takes longer is passed on.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The number of reviews that are asked at the same time for new requests. More of them wait: many wrong
-/// tokens must not take the share of upstream that other callers need.
+/// The number of reviews that are asked at the same time for new requests. More of them wait: many
+/// wrong tokens must not take the share of upstream that other callers need.
 const MAX_NEW: usize = 48;
 
-/// The number of reviews that are asked at the same time for open watches, which wait for no others.
+/// The number of reviews that are asked at the same time for open watches, which wait for no
+/// others.
 const MAX_OPEN: usize = 16;
 
-/// The least part of the time between two reviews of an open watch, which differs so that those of many
-/// watches do not come at once.
+/// The least part of the time between two reviews of an open watch, which differs so that those of
+/// many watches do not come at once.
 const LEAST_PART: f64 = 0.8;
 
 /// The number of answers that are kept, of each kind.
@@ -106,8 +107,8 @@ struct AccessStatus {
 }
 
 impl Reviews {
-    /// Creates reviews with this client. `impersonates` is true if upstream learns the users of client
-    /// certificates by impersonation.
+    /// Creates reviews with this client. `impersonates` is true if upstream learns the users of
+    /// client certificates by impersonation.
     pub(crate) fn new(client: Client, times: ReviewTimes, impersonates: bool) -> Self {
         let ttl = times.requests;
         let (users, access) = (ReviewCache::new(ttl, MAX_ANSWERS), ReviewCache::new(ttl, MAX_ANSWERS));
@@ -116,8 +117,8 @@ impl Reviews {
         Self { client, users, access, impersonation, slots, times, asked: AtomicU64::new(0) }
     }
 
-    /// Returns the time until which an open watch may rely on an answer. It is later for some watches
-    /// than for others.
+    /// Returns the time until which an open watch may rely on an answer. It is later for some
+    /// watches than for others.
     pub(crate) fn open_until(&self, asked: Instant) -> Instant {
         let ReviewTimes { requests, watches } = self.times;
         let longer = watches.min(LONGEST).saturating_sub(requests);

@@ -1,5 +1,5 @@
-//! Rounds of a question: callers that ask while it is being asked share the next round, so that each
-//! gets an answer that was asked for after it came.
+//! Rounds of a question: callers that ask while it is being asked share the next round, so that
+//! each gets an answer that was asked for after it came.
 
 use parking_lot::Mutex;
 

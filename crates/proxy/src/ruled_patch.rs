@@ -1,6 +1,6 @@
-//! Patches (PATCH) of objects that rules may change: one that writes a place that a rule has changed
-//! for its caller is refused, and any other is passed on for the version of the object that was
-//! checked.
+//! Patches (PATCH) of objects that rules may change: one that writes a place that a rule has
+//! changed for its caller is refused, and any other is passed on for the version of the object that
+//! was checked.
 
 use std::sync::Arc;
 
@@ -63,8 +63,8 @@ impl WrittenPatch {
         Ok(Self { form, value })
     }
 
-    /// Returns the patch for the stored object. Upstream refuses it for any other version, in which the
-    /// rules could change other places.
+    /// Returns the patch for the stored object. Upstream refuses it for any other version, in which
+    /// the rules could change other places.
     pub(crate) fn versioned(
         &self,
         rules: &[Arc<Rule>],

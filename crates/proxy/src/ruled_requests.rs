@@ -1,9 +1,9 @@
 //! Requests for resources with rules that are not answered from memory: writes, and reads in a form
 //! that the mirror does not answer.
 //!
-//! What upstream answers is changed by the rules before the caller sees it. Of a write, the changes of
-//! the caller are stored, or it is refused. A request whose answer could not be changed is refused, and
-//! one that needs no change ends when it would need one.
+//! What upstream answers is changed by the rules before the caller sees it. Of a write, the changes
+//! of the caller are stored, or it is refused. A request whose answer could not be changed is
+//! refused, and one that needs no change ends when it would need one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -106,7 +106,8 @@ impl RuledRequests {
         parts.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         parts.headers.remove(ACCEPT_ENCODING);
         let body = match ruled.target.verb {
-            // Before the stored object is read: a body may take its time, in which the object may change.
+            // Before the stored object is read: a body may take its time, in which the object may
+            // change.
             Verb::Update => match ruled_update::written(&parts, boxed(body)).await {
                 Ok(written) => Body::Update(written),
                 Err(refused) => return refused,
@@ -135,8 +136,8 @@ impl RuledRequests {
         ruled.show(forwarder.forward(Request::from_parts(parts, body), peer).await).await
     }
 
-    /// Passes a request on that no rule changes. A read of a cached resource ends when the rules for it
-    /// change: what it shows has to be changed then.
+    /// Passes a request on that no rule changes. A read of a cached resource ends when the rules
+    /// for it change: what it shows has to be changed then.
     async fn pass_on(
         &self,
         request: Request<Incoming>,
@@ -165,8 +166,8 @@ impl RuledRequests {
         answer
     }
 
-    /// Passes a patch on for the version of the object that it was checked with. A patch for any version
-    /// is checked and sent again if the object has changed meanwhile.
+    /// Passes a patch on for the version of the object that it was checked with. A patch for any
+    /// version is checked and sent again if the object has changed meanwhile.
     async fn patch(
         &self,
         ruled: &Ruled,
@@ -212,8 +213,8 @@ impl RuledRequests {
         }
     }
 
-    /// Returns the rules for a request; `None` if there are none. The error is the answer to a request
-    /// that cannot be carried out by the rules.
+    /// Returns the rules for a request; `None` if there are none. The error is the answer to a
+    /// request that cannot be carried out by the rules.
     async fn ruled(
         &self,
         parts: &Parts,
@@ -290,8 +291,8 @@ impl RuledRequests {
 }
 
 impl Ruled {
-    /// Returns the answer to a request for an object that is hidden from the caller, and to a write that
-    /// a rule refuses.
+    /// Returns the answer to a request for an object that is hidden from the caller, and to a write
+    /// that a rule refuses.
     fn refusal(&self, stored: Option<&Value>) -> Option<Answer> {
         let verb = self.target.verb;
         if verb == Verb::DeleteCollection

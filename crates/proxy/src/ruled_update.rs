@@ -1,5 +1,5 @@
-//! Updates (PUT) of objects that rules change: the object to store is the stored one, with the changes
-//! that the caller has made to the one that it sees.
+//! Updates (PUT) of objects that rules change: the object to store is the stored one, with the
+//! changes that the caller has made to the one that it sees.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use serde_json::Value;
 use crate::answer::{self, Answer};
 use crate::rules::{RefusedWrite, Rule, restored};
 
-/// The maximum size of a request: `MaxRequestBodyBytes` in k8s.io/apiserver v0.36.4 pkg/server/config.go.
+/// The maximum size of a request: `MaxRequestBodyBytes` in k8s.io/apiserver v0.36.4
+/// pkg/server/config.go.
 pub(crate) const MAX_REQUEST: usize = 3 * 1024 * 1024;
 
 /// Reads the object of an update. The error is the answer.

@@ -1,8 +1,8 @@
-//! TLS of the endpoint: the certificate that the proxy presents, and the client certificates that it
-//! accepts. Files are read again while the proxy runs.
+//! TLS of the endpoint: the certificate that the proxy presents, and the client certificates that
+//! it accepts. Files are read again while the proxy runs.
 //!
-//! A handshake uses the certificates that were read last. Files that cannot be used are reported, and
-//! the previous certificates stay.
+//! A handshake uses the certificates that were read last. Files that cannot be used are reported,
+//! and the previous certificates stay.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -108,8 +108,8 @@ impl Tls {
         TlsAcceptor::from(Arc::clone(&self.current.load().config))
     }
 
-    /// Returns true if a client's certificates are valid now, by the authority that was read last. The
-    /// handshake was at another time, and may have resumed an older session.
+    /// Returns true if a client's certificates are valid now, by the authority that was read last.
+    /// The handshake was at another time, and may have resumed an older session.
     pub(crate) fn is_valid(&self, chain: &[CertificateDer<'_>]) -> bool {
         let current = self.current.load();
         let (Some(clients), Some((own, others))) = (&current.clients, chain.split_first()) else {

@@ -25,8 +25,8 @@ pub(crate) fn of_response<B>(response: &mut Response<B>) -> OnUpgrade {
     hyper::upgrade::on(response)
 }
 
-/// Copies bytes in both directions in a task, until both sides have ended, one of them fails, `ending`
-/// resolves, or the proxy stops.
+/// Copies bytes in both directions in a task, until both sides have ended, one of them fails,
+/// `ending` resolves, or the proxy stops.
 pub(crate) fn spawn(
     client: OnUpgrade,
     server: OnUpgrade,

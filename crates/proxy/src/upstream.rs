@@ -2,8 +2,8 @@
 //!
 //! Requests of callers with credentials of their own use connections that carry no identity: the
 //! proxy's client certificate on them would give its rights to every caller. Callers that the proxy
-//! has authenticated by their certificate use other connections, and so do those whose credentials the
-//! API server has not accepted yet.
+//! has authenticated by their certificate use other connections, and so do those whose credentials
+//! the API server has not accepted yet.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ pub(crate) struct Upstream {
     prefix: String,
     /// Connections without an identity, for callers with their own credentials.
     bare: Transport,
-    /// The same over HTTP/1.1, for callers that are not proven: one request at a time, so that upstream
-    /// may end a connection with nothing else on it.
+    /// The same over HTTP/1.1, for callers that are not proven: one request at a time, so that
+    /// upstream may end a connection with nothing else on it.
     unproven: Transport,
     proven: ProvenCallers,
     identified: Identified,

@@ -36,8 +36,8 @@ impl User {
         self
     }
 
-    /// Returns the resources that kube-apiserver lets a user impersonate who may act as this one: each a
-    /// plural name, a namespace and a name.
+    /// Returns the resources that kube-apiserver lets a user impersonate who may act as this one:
+    /// each a plural name, a namespace and a name.
     pub(crate) fn impersonated(&self) -> Vec<(&'static str, &str, &str)> {
         let account = self.name.strip_prefix("system:serviceaccount:").and_then(|it| it.split_once(':'));
         let user = match account {

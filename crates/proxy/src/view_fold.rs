@@ -1,5 +1,5 @@
-//! For generated rules, callers, selectors and feeds: a list of a mirror equals the fold of a watch, in
-//! the view that the caller has.
+//! For generated rules, callers, selectors and feeds: a list of a mirror equals the fold of a
+//! watch, in the view that the caller has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -140,15 +140,15 @@ impl<T: Payload> Collection<T> {
         Ok(self.api.at(key).get_opt(key.name()).await?.map(Arc::new))
     }
 
-    /// Returns true if the server still has this very object. A write that was answered with 404 does
-    /// not prove that it has not: a webhook can deny with any code.
+    /// Returns true if the server still has this very object. A write that was answered with 404
+    /// does not prove that it has not: a webhook can deny with any code.
     async fn exists(&self, key: &ObjectKey, known: &Value) -> Result<bool, Error> {
         let live = self.live(key).await?;
         Ok(live.is_some_and(|it| it["metadata"]["uid"] == known["metadata"]["uid"]))
     }
 
-    /// Returns true if the cached state of an owner is still that of the server as far as adoption is
-    /// concerned: the object exists, is the same one, and is not being deleted. The caches of an
+    /// Returns true if the cached state of an owner is still that of the server as far as adoption
+    /// is concerned: the object exists, is the same one, and is not being deleted. The caches of an
     /// owner and its dependents do not change together, so a cached owner may have just orphaned
     /// what looks like it could be adopted (`RecheckDeletionTimestamp` in k8s.io/kubernetes v1.36.4
     /// pkg/controller/controller_ref_manager.go).

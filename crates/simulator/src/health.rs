@@ -48,8 +48,8 @@ impl fmt::Debug for Health {
 pub struct ComponentHealth {
     /// The number of panics. Most panics concern one object and do not end the component.
     pub panics: u64,
-    /// The reason that the component does not work, or `None` while it does: it has not started yet,
-    /// or it has failed and is restarted after a back-off.
+    /// The reason that the component does not work, or `None` while it does: it has not started
+    /// yet, or it has failed and is restarted after a back-off.
     pub down: Option<String>,
 }
 

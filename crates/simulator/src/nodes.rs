@@ -98,7 +98,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// Renews the lease of a node, and then reports the node as ready again if its lease had expired.
+    /// Renews the lease of a node, and then reports the node as ready again if its lease had
+    /// expired.
     async fn beat(&self, index: usize) -> Result<(), Error> {
         self.renew(&name(index)).await?;
         let (context, key) = (Context::detached(), ObjectKey::cluster(&name(index)));
@@ -146,8 +147,8 @@ fn admit(node: &mut Value) -> bool {
     changed
 }
 
-/// Sets the conditions of a node back that the node lifecycle controller has set to `Unknown` because
-/// no heartbeat had come in time (`tryUpdateNodeHealth` in k8s.io/kubernetes v1.36.4
+/// Sets the conditions of a node back that the node lifecycle controller has set to `Unknown`
+/// because no heartbeat had come in time (`tryUpdateNodeHealth` in k8s.io/kubernetes v1.36.4
 /// pkg/controller/nodelifecycle/node_lifecycle_controller.go). `status` is the one that the kubelet
 /// reports; conditions of other clients stay. Returns true if that changed anything.
 fn restore(node: &mut Value, status: &Value) -> bool {
@@ -171,8 +172,8 @@ fn zone(index: usize) -> String {
     format!("zone-{}", char::from(b'a' + u8::try_from((index - 1) % 3).unwrap_or(0)))
 }
 
-/// Returns the range of addresses for the pods of a node. The first 255 nodes have those of a cluster
-/// that kubeadm sets up; from 16,384 nodes on, nodes share ranges.
+/// Returns the range of addresses for the pods of a node. The first 255 nodes have those of a
+/// cluster that kubeadm sets up; from 16,384 nodes on, nodes share ranges.
 fn pod_range(index: usize) -> String {
     let [high, low] = u16::try_from(index).unwrap_or(u16::MAX).to_be_bytes();
     if high == 0 { format!("10.244.{low}.0/24") } else { format!("10.{}.{low}.0/24", high % 64) }

@@ -68,7 +68,8 @@ impl Recorder {
     }
 }
 
-/// Returns the name of an event. The name of the object is shortened if the whole would be too long.
+/// Returns the name of an event. The name of the object is shortened if the whole would be too
+/// long.
 fn event_name(object: &str, unique: u64) -> String {
     let end = format!(".{unique:x}");
     let kept = object.get(..LONGEST_NAME - end.len()).unwrap_or(object);

@@ -92,8 +92,8 @@ impl Simulator {
         self.health.ready().await;
     }
 
-    /// Stops the simulator and returns when its components have ended: from then on it writes nothing.
-    /// The watches of its caches end right after that.
+    /// Stops the simulator and returns when its components have ended: from then on it writes
+    /// nothing. The watches of its caches end right after that.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
     }

@@ -17,8 +17,8 @@ const NAMESPACE: &str = "ingress-manager";
 /// Longer than anything takes, on a paused clock.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Starts a server that enforces roles, with the manifests. Returns it with an administrator's client
-/// and one with the permissions of the service account.
+/// Starts a server that enforces roles, with the manifests. Returns it with an administrator's
+/// client and one with the permissions of the service account.
 async fn installed() -> anyhow::Result<(ApiServer, Client, Client)> {
     let builder = ApiServer::builder().in_process().seed(7);
     // Requests of the test itself are the administrator's, which may impersonate others.

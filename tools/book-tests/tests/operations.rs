@@ -165,8 +165,8 @@ fn the_deployment_gives_the_program_the_time_that_it_takes_to_stop() {
 /// The words of PromQL in the alerts.
 const FUNCTIONS: [&str; 5] = ["sum", "vector", "or", "rate", "increase"];
 
-/// Returns the problems of an expression of Prometheus: unbalanced brackets, and names and labels that
-/// are neither words of PromQL nor in the list of metrics.
+/// Returns the problems of an expression of Prometheus: unbalanced brackets, and names and labels
+/// that are neither words of PromQL nor in the list of metrics.
 fn problems_of(expression: &str, listed: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<String> {
     let mut problems = Vec::new();
     for (open, close) in [('(', ')'), ('{', '}'), ('[', ']')] {

@@ -53,11 +53,11 @@ enum Task {
     /// Run the recorded scenarios, kubectl, our client's test suite and the followers through
     /// `dogwatch proxy`, with every resource cached.
     ///
-    /// The server behind the proxy is our own, or the one of --kubeconfig. Each suite must pass as it
-    /// does without a proxy, and reads of it must have been answered from memory. `follow` cuts
-    /// connections on both sides of the proxy, makes the server unreachable for seconds, and replaces
-    /// the proxy by one without history; in the end every cache has to equal the server's state. A
-    /// kube-apiserver that is started with --etcd-compaction-interval=1s and
+    /// The server behind the proxy is our own, or the one of --kubeconfig. Each suite must pass as
+    /// it does without a proxy, and reads of it must have been answered from memory. `follow` cuts
+    /// connections on both sides of the proxy, makes the server unreachable for seconds, and
+    /// replaces the proxy by one without history; in the end every cache has to equal the server's
+    /// state. A kube-apiserver that is started with --etcd-compaction-interval=1s and
     /// --watch-cache-sizes=configmaps#0 forgets its own history meanwhile.
     Proxied(proxied::Options),
     /// Roll pods, churn endpoints and keep connections to a grpc-go server through a channel, at

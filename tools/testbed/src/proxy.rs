@@ -1,5 +1,5 @@
-//! `dogwatch proxy` as a process in front of an API server: starts it, waits until it can answer from
-//! memory, and reads its metrics.
+//! `dogwatch proxy` as a process in front of an API server: starts it, waits until it can answer
+//! from memory, and reads its metrics.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -51,8 +51,8 @@ pub struct ProxyProcess {
 }
 
 impl ProxyCommand {
-    /// Starts the proxy, and waits until it accepts requests. Its output is in a log file in `logs`, if
-    /// that is given.
+    /// Starts the proxy, and waits until it accepts requests. Its output is in a log file in
+    /// `logs`, if that is given.
     ///
     /// # Errors
     /// If it exits, or does not accept requests in time.

@@ -35,10 +35,6 @@ use crate::crates::{list, text};
 /// The maximum length of the description of the architecture, in lines: it is read in one sitting.
 const LONGEST_ARCHITECTURE: usize = 250;
 
-/// Folders with comments that are not wrapped yet.
-const NOT_WRAPPED: [&str; 5] =
-    ["crates/apimachinery", "crates/apiserver", "crates/cli", "crates/proxy", "crates/simulator"];
-
 #[test]
 fn modules_use_only_modules_declared_above_them() {
     let metadata = metadata();
@@ -191,9 +187,7 @@ fn prose_ends_at_column_100() {
     }
     for file in sources(&root) {
         let path = file.strip_prefix(&root).expect("the walk began at the root");
-        if !NOT_WRAPPED.iter().any(|it| path.starts_with(it)) {
-            found.extend(columns::long_comments(path, &read(&file)));
-        }
+        found.extend(columns::long_comments(path, &read(&file)));
     }
     let lines = read(&root.join("ARCHITECTURE.md")).lines().count();
     if lines > LONGEST_ARCHITECTURE {

@@ -57,8 +57,8 @@ pub(crate) fn violations(
     problems.into_iter().map(|it| format!("{} {it}", text(package, "name"))).collect()
 }
 
-/// Returns a violation if the front page of a library has no example in Rust that is tested. The page
-/// is the documentation of its `lib.rs`, with the file that it includes. `read` is as above.
+/// Returns a violation if the front page of a library has no example in Rust that is tested. The
+/// page is the documentation of its `lib.rs`, with the file that it includes. `read` is as above.
 pub(crate) fn missing_example(package: &Value, read: impl Fn(&str) -> Option<String>) -> Option<String> {
     if !is_library(package) {
         return None;

@@ -1,7 +1,8 @@
-//! The rules for the README at the root: short enough to be read, with programs of the promised size.
+//! The rules for the README at the root: short enough to be read, with programs of the promised
+//! size.
 //!
-//! It works on a text that the caller has read. The programs are compiled and run as doctests of the
-//! facade.
+//! It works on a text that the caller has read. The programs are compiled and run as doctests of
+//! the facade.
 
 /// The maximum number of lines.
 const LINES: usize = 112;
@@ -48,8 +49,9 @@ pub(crate) fn unknown_numbers(readme: &str, guide: &str) -> Vec<String> {
     unknown.map(|(name, _)| format!("README.md: the numbers of {name} are not in the memory guide")).collect()
 }
 
-/// Returns the names of the crates that a document installs from a checkout with `cargo install`, and that
-/// do not have the command. `commands` are the folders of crates with a program `dogwatch`.
+/// Returns the names of the crates that a document installs from a checkout with `cargo install`,
+/// and that do not have the command. `commands` are the folders of crates with a program
+/// `dogwatch`.
 pub(crate) fn wrong_installations(document: &str, commands: &[&str]) -> Vec<String> {
     let installed = document.split("cargo install --locked --path ").skip(1);
     let folders = installed.filter_map(|it| it.split(|it: char| it.is_whitespace() || it == '`').next());

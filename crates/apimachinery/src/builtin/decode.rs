@@ -97,8 +97,8 @@ struct Walk<'d> {
     hasher: RandomState,
     /// The number of [`SchemaUnion`]s around the current value.
     unions: usize,
-    /// The hashes of the reported fields. A path is as long as the keys in it, so it is not formatted
-    /// for each of many equal findings.
+    /// The hashes of the reported fields. A path is as long as the keys in it, so it is not
+    /// formatted for each of many equal findings.
     reported: HashSet<u64>,
     /// The number of bytes of the findings about fields.
     bytes: usize,

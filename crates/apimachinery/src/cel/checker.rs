@@ -15,7 +15,7 @@ use super::unify::{Substitutions, instantiate, is_less_specific};
 /// The number of problems that are reported of one expression: the default of cel-go.
 const MAX_ISSUES: usize = 100;
 
-/// What is known of a checked expression, by the ids of its nodes.
+/// The findings about a checked expression, by the ids of its nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
     pub(crate) types: Vec<Type>,

@@ -1,7 +1,7 @@
 //! The functions and operators that expressions can call, with the types of their overloads.
 //!
-//! They are those of k8s.io/apiserver v0.36.4 pkg/cel/environment/base.go: the standard functions of
-//! cel-go v0.26.0, its optional types, strings (version 2), sets and lists (version 3), and the
+//! They are those of k8s.io/apiserver v0.36.4 pkg/cel/environment/base.go: the standard functions
+//! of cel-go v0.26.0, its optional types, strings (version 2), sets and lists (version 3), and the
 //! libraries of pkg/cel/library except for the authorizer.
 
 use std::collections::HashMap;

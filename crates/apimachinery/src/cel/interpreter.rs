@@ -1,7 +1,7 @@
 //! The evaluation of a checked expression.
 //!
-//! Every step is charged to a [`Meter`], so that no evaluation runs for longer than its budget. `&&`
-//! and `||` absorb errors as in cel-go: `error && false` is false.
+//! Every step is charged to a [`Meter`], so that no evaluation runs for longer than its budget.
+//! `&&` and `||` absorb errors as in cel-go: `error && false` is false.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub(crate) struct Interpreter<'p, 'a> {
     /// The compiled regular expressions of literal patterns.
     pub(crate) regexes: &'p HashMap<Arc<str>, Regex>,
     pub(crate) meter: &'p Meter,
-    /// The variables of loops, innermost last. An accumulator can be an error, which a later item may
-    /// absorb.
+    /// The variables of loops, innermost last. An accumulator can be an error, which a later item
+    /// may absorb.
     pub(crate) locals: Vec<(Arc<str>, Outcome<'a>)>,
 }
 

@@ -1,9 +1,9 @@
 //! The budget of one evaluation.
 //!
-//! The cost is counted as kube-apiserver counts it. It does not cover everything: the size of a text
-//! costs as much as that of a short one, and lists are compared for the price of their length. The
-//! work (about one unit for each byte or value that is looked at) and the memory that results take
-//! have limits of their own, so that no expression runs for long.
+//! The cost is counted as kube-apiserver counts it. It does not cover everything: the size of a
+//! text costs as much as that of a short one, and lists are compared for the price of their length.
+//! The work (about one unit for each byte or value that is looked at) and the memory that results
+//! take have limits of their own, so that no expression runs for long.
 
 use std::cell::Cell;
 

@@ -1,9 +1,9 @@
 //! The Common Expression Language as Kubernetes uses it: a parser, a type checker, an estimate of
 //! costs and an evaluator with a budget.
 //!
-//! An [`Environment`] declares variables. [`Program::compile`] checks an expression against it, with
-//! the messages of kube-apiserver. [`Program::evaluate`] reads JSON through the declared types of an
-//! [`Activation`], without copying it, and stops when the expression has used its budget. No
+//! An [`Environment`] declares variables. [`Program::compile`] checks an expression against it,
+//! with the messages of kube-apiserver. [`Program::evaluate`] reads JSON through the declared types
+//! of an [`Activation`], without copying it, and stops when the expression has used its budget. No
 //! expression loops for long or takes much memory, whatever it says.
 //!
 //! ```

@@ -131,8 +131,8 @@ pub(crate) fn add<'a>(one: Value<'a>, two: Value<'a>, meter: &Meter) -> Outcome<
     }
 }
 
-/// Joins two lists. Lists of the types `set` and `map` keep one item of each identity (k8s.io/apiserver
-/// v0.36.4 pkg/cel/common/valuesunstructured.go).
+/// Joins two lists. Lists of the types `set` and `map` keep one item of each identity
+/// (k8s.io/apiserver v0.36.4 pkg/cel/common/valuesunstructured.go).
 fn join<'a>(one: Value<'a>, two: &Value<'a>, meter: &Meter) -> Outcome<'a> {
     let (Some(length), Some(more)) = (one.list_len(), two.list_len()) else {
         return Err(EvaluationError::no_such_overload());

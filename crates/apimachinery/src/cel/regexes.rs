@@ -1,7 +1,7 @@
 //! Regular expressions in Go's syntax.
 //!
-//! Only what differs is translated: the classes of Go's `\d`, `\w`, `\s` and `\b` are those of ASCII,
-//! and `[`, `&` and `~` have no meaning within a class.
+//! Only what differs is translated: the classes of Go's `\d`, `\w`, `\s` and `\b` are those of
+//! ASCII, and `[`, `&` and `~` have no meaning within a class.
 
 use std::borrow::Cow;
 

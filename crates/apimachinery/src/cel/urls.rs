@@ -1,4 +1,5 @@
-//! URLs as Go's `url.ParseRequestURI` reads them (k8s.io/apiserver v0.36.4 pkg/cel/library/urls.go).
+//! URLs as Go's `url.ParseRequestURI` reads them (k8s.io/apiserver v0.36.4
+//! pkg/cel/library/urls.go).
 
 use percent_encoding::percent_decode_str;
 

@@ -272,8 +272,8 @@ impl<'a> Value<'a> {
             Self::List(_) => Type::Dyn.list(),
             Self::Map(_) => Type::Map(Arc::new(Type::Dyn), Arc::new(Type::Dyn)),
             Self::Json(it) if it.json.is_array() => Type::Dyn.list(),
-            // An object with declared fields has a type of its own upstream, which has no name that an
-            // expression could know.
+            // An object with declared fields has a type of its own upstream, which has no name that
+            // an expression could know.
             Self::Json(_) => Type::Map(Arc::new(Type::Dyn), Arc::new(Type::Dyn)),
             Self::Optional(_) => Type::Dyn.optional(),
             Self::Type(_) => Type::Type(Arc::new(Type::Dyn)),
@@ -364,8 +364,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the value as JSON. Moments, durations, bytes and values of libraries are texts; absent
-    /// values are null.
+    /// Returns the value as JSON. Moments, durations, bytes and values of libraries are texts;
+    /// absent values are null.
     ///
     /// # Errors
     /// The value is a type, or a number that JSON cannot express.

@@ -257,13 +257,13 @@ fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut Fie
 }
 
 /// The number of schemas that a definition may have in all its versions, including nested ones.
-/// kube-apiserver has no limit, but etcd stores at most 1.5 MiB for it. A schema of three bytes takes
-/// hundreds when it is parsed.
+/// kube-apiserver has no limit, but etcd stores at most 1.5 MiB for it. A schema of three bytes
+/// takes hundreds when it is parsed.
 const MAX_NODES: usize = 100_000;
 
-/// The number of values that the versions of a definition may have, such as the parts of defaults and
-/// enums. kube-apiserver has no limit. An object of seven bytes takes almost 700 when it is parsed, and a
-/// definition is kept in several forms.
+/// The number of values that the versions of a definition may have, such as the parts of defaults
+/// and enums. kube-apiserver has no limit. An object of seven bytes takes almost 700 when it is
+/// parsed, and a definition is kept in several forms.
 const MAX_VALUES: usize = 300_000;
 
 /// Returns the number of nodes in the schemas of these versions.
@@ -271,12 +271,12 @@ fn number_of_nodes(versions: &[Value]) -> usize {
     versions.iter().map(|version| keywords::number_of_nodes(&version["schema"]["openAPIV3Schema"])).sum()
 }
 
-/// The number of short names and of categories that a definition may have. kube-apiserver has no limit.
-/// Discovery repeats them for every version.
+/// The number of short names and of categories that a definition may have. kube-apiserver has no
+/// limit. Discovery repeats them for every version.
 const MAX_NAMES: usize = 64;
 
-/// The number of versions that a definition may have. kube-apiserver has no limit. Each of them has a
-/// document of OpenAPI, of tens of kilobytes, and an entry in discovery.
+/// The number of versions that a definition may have. kube-apiserver has no limit. Each of them has
+/// a document of OpenAPI, of tens of kilobytes, and an entry in discovery.
 const MAX_VERSIONS: usize = 32;
 
 /// Checks the status of a definition: `ValidateCustomResourceDefinitionStatus` of

@@ -16,8 +16,8 @@ const AGE: &str = "CreationTimestamp is a timestamp representing the server time
                    for lists. More info: \
                    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// The length of a timestamp in bytes. A longer one has annotations, which RFC 3339 does not have and
-/// the parser would read to their end.
+/// The length of a timestamp in bytes. A longer one has annotations, which RFC 3339 does not have
+/// and the parser would read to their end.
 const MAX_TIMESTAMP: usize = 64;
 
 /// The number of bytes of text in a row of a table from which on cells are null. kube-apiserver has
@@ -52,8 +52,8 @@ impl CellRoom {
         self.visits = self.visits.saturating_add(size.saturating_mul(VISITS_PER_BYTE));
     }
 
-    /// Adds room for the next row of a table without end, which has an object of this size in bytes.
-    /// What earlier rows have left does not add up to more than the room of one row.
+    /// Adds room for the next row of a table without end, which has an object of this size in
+    /// bytes. What earlier rows have left does not add up to more than the room of one row.
     pub fn renew(&mut self, size: usize) {
         let one = Self::default();
         *self = Self { bytes: self.bytes.min(one.bytes), visits: self.visits.min(one.visits) };
@@ -129,8 +129,8 @@ pub fn definitions(columns: &[Column]) -> Vec<Value> {
 /// show.
 ///
 /// Cells after the first 3 MiB of text are null, and those for which the table has no room: each of
-/// many columns may show the whole object. The columns also share the number of values that one path
-/// may visit, and the rows that of the table.
+/// many columns may show the whole object. The columns also share the number of values that one
+/// path may visit, and the rows that of the table.
 pub fn cells(object: &Value, columns: &[Column], now: Timestamp, room: &mut CellRoom) -> Vec<Value> {
     let (mut bytes, mut visits) = (0, Visits::at_most(room.visits));
     let (most, granted) = (room.bytes.min(MAX_ROW_BYTES), visits.left());

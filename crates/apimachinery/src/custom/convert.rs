@@ -38,8 +38,8 @@ pub fn complete(object: &mut Value, version: &Version) {
 /// The largest size of all objects of one [`Conversions`], as text.
 const MAX_BYTES: usize = 256 << 20;
 
-/// The largest number of conversions in one step. Fields are owned in 16 versions at most, so a run that has
-/// an object in 15 others does not ask for further ones.
+/// The largest number of conversions in one step. Fields are owned in 16 versions at most, so a run
+/// that has an object in 15 others does not ask for further ones.
 const MAX_AT_ONCE: usize = 15;
 
 /// The conversions of one object that a computation has needed so far, by the object before the
@@ -101,7 +101,8 @@ impl Conversions {
         None
     }
 
-    /// Returns true if a conversion is to be recorded in addition to the first and the other missing ones.
+    /// Returns true if a conversion is to be recorded in addition to the first and the other
+    /// missing ones.
     fn fits(&self, first: &Missing, object: &str, from: &str, version: &str) -> bool {
         let bytes: usize = self.missing.iter().map(|it| it.object.len()).sum();
         let recorded = |it: &Missing| {

@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::Structural;
 
-/// The number of bytes that defaults may add to an object. A default of the items of a list is added
-/// once for each item, so the result can be larger than object and schema by orders of magnitude.
-/// It is twice the size up to which etcd stores an object for kube-apiserver.
+/// The number of bytes that defaults may add to an object. A default of the items of a list is
+/// added once for each item, so the result can be larger than object and schema by orders of
+/// magnitude. It is twice the size up to which etcd stores an object for kube-apiserver.
 const MAX_BYTES: usize = 3 * 1024 * 1024;
 
 /// The number of bytes that a field takes in addition to its name and value.
 const OF_FIELD: usize = 4;
-/// The number of bytes that stand for the first field of an object. As JSON it takes none, but in memory
-/// it takes 640, and other small values up to 40 for each byte.
+/// The number of bytes that stand for the first field of an object. As JSON it takes none, but in
+/// memory it takes 640, and other small values up to 40 for each byte.
 const OF_FIRST_FIELD: usize = 16;
 
 /// Drops nulls that the schema does not allow and that have no default, then fills in defaults for

@@ -187,14 +187,14 @@ impl CustomKind {
     /// Returns the selectable fields of an object, in whichever version they are selectable, with
     /// their values as text. Absent and empty fields are left out: a selector treats them alike.
     ///
-    /// The result is smaller than the object: many versions may list the same fields, or eight others
-    /// each.
+    /// The result is smaller than the object: many versions may list the same fields, or eight
+    /// others each.
     pub fn field_values(&self, object: &Value) -> Vec<(Arc<str>, String)> {
         let value = |name: &str| match name.split('.').try_fold(object, |value, part| value.get(part))? {
             Value::String(text) => (!text.is_empty()).then(|| text.clone()),
             scalar @ (Value::Bool(_) | Value::Number(_)) => Some(shown(scalar)),
-            // Selectable fields are scalars. In an object of another version there can be a structure
-            // instead, in which further fields are selectable.
+            // Selectable fields are scalars. In an object of another version there can be a
+            // structure instead, in which further fields are selectable.
             Value::Null | Value::Array(_) | Value::Object(_) => None,
         };
         self.selectable.iter().filter_map(|name| value(name).map(|it| (Arc::clone(name), it))).collect()

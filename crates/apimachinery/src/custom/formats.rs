@@ -2,8 +2,8 @@
 //! v0.0.0-20260317180543-43fb72c5454a pkg/validation/strfmt defines them. Unknown ones are ignored,
 //! as there.
 //!
-//! A text of several megabytes can be checked for each of a hundred alternatives, so most formats are
-//! scanned by hand: a regular expression takes 100 times as long for each byte.
+//! A text of several megabytes can be checked for each of a hundred alternatives, so most formats
+//! are scanned by hand: a regular expression takes 100 times as long for each byte.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -44,11 +44,12 @@ const KNOWN: [&str; 26] = [
 /// The largest number of bytes of a host name.
 const MOST_OF_HOSTNAME: usize = 255;
 
-/// A host name of any length: labels of letters, digits and symbols with dashes inside, and a last one
-/// of letters; or a name without dots, in which only one dash is allowed, after the first character.
+/// A host name of any length: labels of letters, digits and symbols with dashes inside, and a last
+/// one of letters; or a name without dots, in which only one dash is allowed, after the first
+/// character.
 ///
-/// kube-openapi counts the characters of a label. [`is_hostname`] counts its bytes, which are as many
-/// or more.
+/// kube-openapi counts the characters of a label. [`is_hostname`] counts its bytes, which are as
+/// many or more.
 static HOST_NAME: LazyLock<Regex> = LazyLock::new(|| {
     let word = r"[0-9\p{L}\p{S}]";
     let word_or_dash = r"[0-9\p{L}\p{S}-]";
@@ -62,8 +63,8 @@ pub(crate) fn known(format: &str) -> bool {
     KNOWN.contains(&&*plain(format))
 }
 
-/// Returns the factor by which a check of that format takes longer than one of the length of a text.
-/// With it, all checks that a request of 3 MiB can afford take less than two seconds.
+/// Returns the factor by which a check of that format takes longer than one of the length of a
+/// text. With it, all checks that a request of 3 MiB can afford take less than two seconds.
 pub(crate) fn cost_factor(format: &str, text: &str) -> usize {
     // Measured at up to 20 ns for each byte, and at 176 ns for the only regular expression.
     let is_slow = text.len() <= MOST_OF_HOSTNAME && !text.is_ascii() && plain(format) == "hostname";
@@ -574,7 +575,8 @@ mod tests {
         }
     }
 
-    /// Some took half a second for each text of this size, and a hundred alternatives were affordable.
+    /// Some took half a second for each text of this size, and a hundred alternatives were
+    /// affordable.
     #[test]
     fn a_long_text_is_checked_in_little_time() {
         let texts =

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::plain_json;
 
-/// The number of values that one evaluation of a path may visit. Without it, repeated `..` and unions
-/// visit the same values again and again: `n` of them take time that is exponential in `n`.
+/// The number of values that one evaluation of a path may visit. Without it, repeated `..` and
+/// unions visit the same values again and again: `n` of them take time that is exponential in `n`.
 pub(crate) const MAX_VISITED: usize = 1_000_000;
 
-/// The number of bytes whose comparison counts as one visit. A path can compare the same long string
-/// with itself again and again.
+/// The number of bytes whose comparison counts as one visit. A path can compare the same long
+/// string with itself again and again.
 const BYTES_PER_VISIT: usize = 64;
 
 /// The number of bytes of all steps of a path. kube-apiserver has no limit of its own.
@@ -59,8 +59,8 @@ impl JsonPath {
     }
 
     /// Returns the values that the path selects; `None` if it cannot be followed, as when an index
-    /// is out of bounds or a value that is not a list is indexed, or when too many values would have
-    /// to be visited. A missing field selects nothing, which is not an error.
+    /// is out of bounds or a value that is not a list is indexed, or when too many values would
+    /// have to be visited. A missing field selects nothing, which is not an error.
     pub fn find<'a>(&self, value: &'a Value) -> Option<Vec<&'a Value>> {
         self.find_within(value, &mut Visits::default())
     }

@@ -26,8 +26,8 @@ pub(crate) fn problems(object: &Value, schema: &Structural) -> FieldErrors {
 }
 
 /// Reports each item whose text occurs twice, at its second occurrence. The text of an item is what
-/// makes it unique, as it is shown. Texts are formatted one at a time: a short list of a request can
-/// have 600,000 items.
+/// makes it unique, as it is shown. Texts are formatted one at a time: a short list of a request
+/// can have 600,000 items.
 fn repeated<'a>(
     items: &'a [Value],
     text_of: impl Fn(&'a Value) -> String,

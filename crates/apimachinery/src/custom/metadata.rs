@@ -252,7 +252,8 @@ mod tests {
 
     use super::*;
 
-    /// Regression test: such a time was stored, and no list of metadata had an encoding in protobuf.
+    /// Regression test: such a time was stored, and no list of metadata had an encoding in
+    /// protobuf.
     #[test]
     fn a_time_is_one_that_go_parses() {
         let managed = |time: &str| json!({"metadata": {"managedFields": [{"time": time}]}});

@@ -60,8 +60,8 @@ pub fn mark_terminating(definition: &mut Value, now: &str) {
 /// The reason of the condition that the objects of a definition are gone.
 const EMPTIED: &str = "InstanceDeletionCompleted";
 
-/// Sets the condition that the objects of a definition are gone. While it is `terminating`, no object
-/// can be created.
+/// Sets the condition that the objects of a definition are gone. While it is `terminating`, no
+/// object can be created.
 pub fn mark_emptied(definition: &mut Value, terminating: bool, now: &str) {
     let status = if terminating { "True" } else { "False" };
     set_condition(definition, "Terminating", status, EMPTIED, "removed all instances", now);

@@ -1,7 +1,7 @@
 //! The search for a match of a regular expression in a text, with every step counted.
 //!
-//! All states that the expression can be in are followed at once, byte by byte. That takes at most as
-//! many steps for each byte as the expression has states, and usually a few. The engines of
+//! All states that the expression can be in are followed at once, byte by byte. That takes at most
+//! as many steps for each byte as the expression has states, and usually a few. The engines of
 //! `regex-automata` search in the same way or faster, but cannot be interrupted, and the memory and
 //! time for the automata that they build depend on the text.
 
@@ -15,8 +15,8 @@ const BATCH: usize = 1_024;
 /// The number of transitions of a state that are compared in one step.
 const TRANSITIONS_PER_STEP: usize = 8;
 
-/// Returns true if any part of a text matches, or `None` if `afford` refuses a number of steps. It is
-/// called with the steps since the last call, at least once.
+/// Returns true if any part of a text matches, or `None` if `afford` refuses a number of steps. It
+/// is called with the steps since the last call, at least once.
 pub(super) fn is_match(nfa: &NFA, text: &str, afford: impl FnMut(usize) -> bool) -> Option<bool> {
     VISITED.with_borrow_mut(|visited| search(nfa, text, visited, afford))
 }
@@ -54,8 +54,8 @@ fn search(nfa: &NFA, text: &str, visited: &mut Visited, afford: impl FnMut(usize
 }
 
 thread_local! {
-    /// Kept between searches: an expression may have hundreds of thousands of states, of which a search
-    /// visits a few.
+    /// Kept between searches: an expression may have hundreds of thousands of states, of which a
+    /// search visits a few.
     static VISITED: RefCell<Visited> = const { RefCell::new(Visited { stamps: Vec::new(), stamp: 0 }) };
 }
 
@@ -245,8 +245,8 @@ mod tests {
         assert_eq!(is_match(&nfa, "", |_| false), None, "even the shortest search is asked for");
     }
 
-    /// The automata of the crate, one of which failed in an endless recursion for expressions such as
-    /// these, are not used.
+    /// The automata of the crate, one of which failed in an endless recursion for expressions such
+    /// as these, are not used.
     #[test]
     fn expressions_with_many_empty_alternatives_can_be_searched_for() {
         for expression in [

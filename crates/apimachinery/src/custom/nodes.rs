@@ -14,7 +14,8 @@ pub(crate) struct Node<'a, 'p> {
 }
 
 impl<'a, 'p> Node<'a, 'p> {
-    /// Calls `visit` for the value itself and for every value in it that has a schema, in pre-order.
+    /// Calls `visit` for the value itself and for every value in it that has a schema, in
+    /// pre-order.
     pub(crate) fn walk(&self, visit: &mut dyn FnMut(&Node<'a, '_>)) {
         visit(self);
         match self.value {

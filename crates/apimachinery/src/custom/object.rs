@@ -145,8 +145,8 @@ pub fn validate_status(object: &Value, old: &Value, version: &Version) -> FieldE
     problems
 }
 
-/// Adds the rules that the object breaks. If it is structurally invalid, they are not evaluated, and
-/// the message of kube-apiserver says so (k8s.io/apiextensions-apiserver v0.36.4
+/// Adds the rules that the object breaks. If it is structurally invalid, they are not evaluated,
+/// and the message of kube-apiserver says so (k8s.io/apiextensions-apiserver v0.36.4
 /// pkg/registry/customresource/strategy.go).
 fn check_rules(object: &Value, old: Option<&Value>, version: &Version, problems: &mut FieldErrors) {
     let Some(rules) = &version.rules else { return };

@@ -14,8 +14,8 @@ use crate::field_errors::FieldErrors;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// The number of `x-kubernetes-list-map-keys` that a list may have. kube-apiserver has no limit. All
-/// of them are looked up in every item.
+/// The number of `x-kubernetes-list-map-keys` that a list may have. kube-apiserver has no limit.
+/// All of them are looked up in every item.
 const MAX_KEYS: usize = 64;
 
 /// The number of bytes that the names of these keys may have together. kube-apiserver has no limit.

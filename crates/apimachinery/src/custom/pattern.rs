@@ -187,8 +187,8 @@ impl CompiledPatterns {
 
 /// Compiles a translated expression. Clones of the result share it.
 fn compile(text: &str, expression: &str) -> Option<NFA> {
-    // Twice the limit that the translation checks against, since that only estimates the size, and the
-    // builder takes more for a moment.
+    // Twice the limit that the translation checks against, since that only estimates the size, and
+    // the builder takes more for a moment.
     let most = usize::try_from(2 * LARGEST).ok();
     let config = thompson::Config::new().nfa_size_limit(most).which_captures(thompson::WhichCaptures::None);
     let syntax = syntax::Config::new().nest_limit(250);

@@ -1,8 +1,9 @@
 //! Validation of the patterns of a definition, which must not become too large when they are
 //! compiled.
 //!
-//! A pattern of 13 bytes can become 15 MiB. Each is limited by [`super::go_syntax`]; this file limits
-//! their sum, before anything is compiled: the check of a default compiles the pattern of its schema.
+//! A pattern of 13 bytes can become 15 MiB. Each is limited by [`super::go_syntax`]; this file
+//! limits their sum, before anything is compiled: the check of a default compiles the pattern of
+//! its schema.
 
 use std::collections::HashSet;
 
@@ -14,12 +15,12 @@ use super::pattern::Pattern;
 use crate::api_error::{FieldError, FieldErrorKind};
 use crate::field_errors::FieldErrors;
 
-/// The number of bytes that the patterns of a definition may take when they are compiled; equal ones
-/// count once. kube-apiserver has no limit.
+/// The number of bytes that the patterns of a definition may take when they are compiled; equal
+/// ones count once. kube-apiserver has no limit.
 const MOST_BYTES: u64 = 32 << 20;
 
-/// Checks the patterns in the schemas of all versions. Returns false if they take too much memory, so
-/// that nothing that would compile them may be checked.
+/// Checks the patterns in the schemas of all versions. Returns false if they take too much memory,
+/// so that nothing that would compile them may be checked.
 pub(crate) fn check_patterns(
     versions: &[Value],
     shared: &SharedByVersions,

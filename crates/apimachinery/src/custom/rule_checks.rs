@@ -1,5 +1,5 @@
-//! The checks of the rules of a definition (`x-kubernetes-validations`): their fields, whether their
-//! expressions compile, and what these may cost.
+//! The checks of the rules of a definition (`x-kubernetes-validations`): their fields, whether
+//! their expressions compile, and what these may cost.
 //!
 //! Mirrors k8s.io/apiextensions-apiserver v0.36.4
 //! pkg/apis/apiextensions/validation/{validation,cel_validation}.go with its messages.
@@ -34,8 +34,8 @@ const MAX_EXPRESSIONS: usize = 1024 * 1024;
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// Returns the problems of the rules of a definition whose schemas have no other problem. Schemas that
-/// `old` has as well are not checked again.
+/// Returns the problems of the rules of a definition whose schemas have no other problem. Schemas
+/// that `old` has as well are not checked again.
 pub(crate) fn problems(definition: &Value, old: Option<&Value>) -> FieldErrors {
     let mut problems = FieldErrors::new();
     let versions = listed(&definition["spec"], "versions");
@@ -336,8 +336,8 @@ impl Walker {
     }
 }
 
-/// Returns the factor by which a schema multiplies the number of values below it; `None` if it has no
-/// limit.
+/// Returns the factor by which a schema multiplies the number of values below it; `None` if it has
+/// no limit.
 fn max_elements(schema: &Value) -> Option<u64> {
     let limit = |key: &str| schema.get(key).and_then(Value::as_i64).map(|it| u64::try_from(it).unwrap_or(0));
     match text(schema, "type") {

@@ -1,4 +1,5 @@
-//! The rules of a schema (`x-kubernetes-validations`), compiled, and their evaluation for an object.
+//! The rules of a schema (`x-kubernetes-validations`), compiled, and their evaluation for an
+//! object.
 //!
 //! Mirrors k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/schema/cel/validation.go with its
 //! messages. The budget is that of kube-apiserver: an object whose rules exceed it is rejected.
@@ -20,12 +21,12 @@ use crate::cel::{
 use crate::field_errors::FieldErrors;
 use crate::schema::Topology;
 
-/// The cost that all rules of one object may have: `RuntimeCELCostBudget` of k8s.io/apiserver v0.36.4
-/// pkg/apis/cel/config.go.
+/// The cost that all rules of one object may have: `RuntimeCELCostBudget` of k8s.io/apiserver
+/// v0.36.4 pkg/apis/cel/config.go.
 pub(crate) const BUDGET: u64 = 10_000_000;
 
-/// The length of a message that an expression makes: `MaxEvaluatedMessageExpressionSizeBytes` of the
-/// same file.
+/// The length of a message that an expression makes: `MaxEvaluatedMessageExpressionSizeBytes` of
+/// the same file.
 const MAX_MESSAGE: usize = 5 * 1024;
 
 const OUT_OF_BUDGET: &str =
@@ -196,8 +197,8 @@ impl RuleTree {
         run.problems
     }
 
-    /// Returns the rules that the default of a part of a schema breaks, and subtracts their cost from a
-    /// budget. The default counts as its own former state, and as a new value
+    /// Returns the rules that the default of a part of a schema breaks, and subtracts their cost
+    /// from a budget. The default counts as its own former state, and as a new value
     /// (k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/schema/defaulting/validation.go).
     pub(crate) fn problems_of_default(
         schema: &Structural,
@@ -219,7 +220,8 @@ impl RuleTree {
     }
 }
 
-/// The former state of a value, for errors that unchanged values may keep (`CRDValidationRatcheting`).
+/// The former state of a value, for errors that unchanged values may keep
+/// (`CRDValidationRatcheting`).
 #[derive(Clone, Copy)]
 struct Ratchet<'a> {
     /// The value and its former one, if there is one.

@@ -143,8 +143,8 @@ pub(crate) fn check_selectable(version: &Value, path: &str, problems: &mut Field
     }
 }
 
-/// Returns the schema of the field that a path names; `None` for an entry of an object that may have
-/// any. `ValidFieldPath` without array notation, in k8s.io/apiextensions-apiserver v0.36.4
+/// Returns the schema of the field that a path names; `None` for an entry of an object that may
+/// have any. `ValidFieldPath` without array notation, in k8s.io/apiextensions-apiserver v0.36.4
 /// pkg/apiserver/schema/cel/validation.go.
 ///
 /// # Errors
@@ -171,8 +171,8 @@ fn field_schema<'a>(path: &str, root: &'a Structural) -> Result<Option<&'a Struc
     Ok(schema)
 }
 
-/// Removes the first token of a path that is not empty: a delimiter, or the text up to the next one.
-/// A text in single quotes contains delimiters.
+/// Removes the first token of a path that is not empty: a delimiter, or the text up to the next
+/// one. A text in single quotes contains delimiters.
 fn next_token<'a>(rest: &mut &'a str) -> &'a str {
     let is_delimiter = |it: char| matches!(it, '.' | '[' | ']');
     let end = if rest.starts_with('\'') {
@@ -260,7 +260,8 @@ mod tests {
     use super::*;
     use crate::custom::scale::{ScalePaths, apply_scale};
 
-    /// Regression test: a write of the scale created an object of this depth, which ended the process.
+    /// Regression test: a write of the scale created an object of this depth, which ended the
+    /// process.
     #[test]
     fn a_scale_path_is_not_deeper_than_an_object() {
         let problems = |parts: usize| {

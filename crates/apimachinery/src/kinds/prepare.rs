@@ -1,8 +1,8 @@
 //! The fields that the server itself sets before an object is stored: status, generation, and
 //! everything it decides.
 //!
-//! Runs before validation, on objects that have their defaults: those are set once, when a request, a
-//! patch or the result of a webhook is decoded. What depends on more than the object (addresses,
+//! Runs before validation, on objects that have their defaults: those are set once, when a request,
+//! a patch or the result of a webhook is decoded. What depends on more than the object (addresses,
 //! ports, priorities) is obtained from [`ClusterResources`]. What only some kinds need is in the
 //! files of these kinds.
 
@@ -82,8 +82,8 @@ pub fn for_status_update(rules: &KindRules, new: &mut Value, old: &Value) {
             None => map.remove("status"),
         };
     }
-    // Also sets the defaults that depend on the spec, which is not the one that was decoded with this
-    // status and these labels. kube-apiserver sets them again when it reads the stored object
+    // Also sets the defaults that depend on the spec, which is not the one that was decoded with
+    // this status and these labels. kube-apiserver sets them again when it reads the stored object
     // (recorded in conformance/scenarios/status-others.json).
     (rules.prepare_status)(&mut stored, old);
     *new = stored;

@@ -38,8 +38,8 @@ const CAP: i128 = i64::MAX as i128 * BILLION;
 const SIGNIFICANT: usize = 30;
 /// The same for binary units, so that the product with the largest of them fits.
 const SIGNIFICANT_BINARY: usize = 19;
-/// The exponent from which on any quantity is formatted with it. kube-apiserver writes all zeroes: a
-/// quantity of megabytes, which defaults and messages would repeat for each container of a pod.
+/// The exponent from which on any quantity is formatted with it. kube-apiserver writes all zeroes:
+/// a quantity of megabytes, which defaults and messages would repeat for each container of a pod.
 const MAX_EXPONENT: i32 = 1_000;
 const BINARY: &[&str] = &["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL: &[(&str, i32)] = &[

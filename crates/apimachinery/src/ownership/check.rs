@@ -22,8 +22,8 @@ pub(super) struct SchemaErrors(Vec<String>);
 const MOST_REPORTED: usize = 1_000;
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// The number of bytes that the defaults of keys may add to the elements of any object, and for each
-/// part of the object. A list can have many keys, all of which may be absent from its items.
+/// The number of bytes that the defaults of keys may add to the elements of any object, and for
+/// each part of the object. A list can have many keys, all of which may be absent from its items.
 /// kube-apiserver has no limit.
 const FREE_KEY_BYTES: usize = 1024 * 1024;
 const KEY_BYTES_PER_PART: usize = 256;

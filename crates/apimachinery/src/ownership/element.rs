@@ -184,8 +184,9 @@ fn compare(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// Returns the fields of an object by name. They are not copied, since a comparison of nested objects
-/// would hold a copy for each level, and not collected if they are sorted: mostly the first one decides.
+/// Returns the fields of an object by name. They are not copied, since a comparison of nested
+/// objects would hold a copy for each level, and not collected if they are sorted: mostly the first
+/// one decides.
 fn sorted_fields(object: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
     let (sorted, others) = match *HAS_SORTED_OBJECTS {
         true => (Some(object.iter()), Vec::new()),

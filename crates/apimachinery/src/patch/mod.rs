@@ -165,8 +165,8 @@ impl Patch {
         Ok(patched)
     }
 
-    /// Creates a 422: the patch applied, but its result, given as JSON, cannot be decoded. `why` is the reason, for
-    /// example `strict decoding error: unknown field "foo"`.
+    /// Creates a 422: the patch applied, but its result, given as JSON, cannot be decoded. `why` is
+    /// the reason, for example `strict decoding error: unknown field "foo"`.
     pub fn unfit(&self, patched: &str, why: &str) -> ApiError {
         let shown = match (&self.body, self.kind) {
             (Body::Object(patch), PatchKind::Strategic) => {

@@ -78,8 +78,8 @@ impl Authenticator {
 
     /// Returns true if a request is authenticated by its connection alone, either by a client
     /// certificate or because no credentials are required, and not by a token of its own. Such a
-    /// request could be one that a web page made a browser send. If roles are enforced, a request of
-    /// `system:anonymous` is not trusted with anything.
+    /// request could be one that a web page made a browser send. If roles are enforced, a request
+    /// of `system:anonymous` is not trusted with anything.
     pub(crate) fn trusts_connection(
         &self,
         headers: &HeaderMap,

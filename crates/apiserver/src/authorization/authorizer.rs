@@ -155,8 +155,8 @@ impl Authorizer {
         self.look(store, |index| index.grants(&names, namespace))
     }
 
-    /// Calls `look` with an index of what is stored now. It must be quick: the next change of the store
-    /// waits for it, and all other requests for that.
+    /// Calls `look` with an index of what is stored now. It must be quick: the next change of the
+    /// store waits for it, and all other requests for that.
     fn look<T>(&self, store: &Store, look: impl FnOnce(&RbacIndex) -> T) -> T {
         let revision = store.revision();
         let followed = self.followed.read();

@@ -111,8 +111,9 @@ impl RbacIndex {
         self.bindings.insert(key.clone(), Arc::new(binding));
     }
 
-    /// Returns what the bindings of a user grant in a namespace, or in the cluster if it is empty, and
-    /// the roles of bindings that do not exist. A role that several bindings grant is returned once.
+    /// Returns what the bindings of a user grant in a namespace, or in the cluster if it is empty,
+    /// and the roles of bindings that do not exist. A role that several bindings grant is returned
+    /// once.
     pub(super) fn grants(&self, user: &UserNames<'_>, namespace: &str) -> (Vec<Grant>, MissingRoles) {
         let (mut grants, mut missing, mut seen) = (Vec::new(), MissingRoles::default(), HashSet::new());
         let namespace = Some(namespace).filter(|it| !it.is_empty());
@@ -141,8 +142,8 @@ impl RbacIndex {
     }
 }
 
-/// Returns the key of the role that a binding in a namespace refers to; none if there can be no such
-/// role.
+/// Returns the key of the role that a binding in a namespace refers to; none if there can be no
+/// such role.
 fn role_key(kind: &str, name: &str, namespace: Option<&str>) -> Option<ObjectKey> {
     let namespace = match kind {
         // A role of no namespace would be a ClusterRole.
@@ -154,8 +155,8 @@ fn role_key(kind: &str, name: &str, namespace: Option<&str>) -> Option<ObjectKey
 }
 
 impl Subjects {
-    /// Returns the bindings that name a user, in the order of their names, each with the position of
-    /// the first subject that does.
+    /// Returns the bindings that name a user, in the order of their names, each with the position
+    /// of the first subject that does.
     fn naming(&self, user: &UserNames<'_>) -> BTreeMap<&ObjectKey, usize> {
         let of_groups = user.groups.iter().filter_map(|&it| self.groups.get(it));
         let mut found = BTreeMap::new();
@@ -206,7 +207,8 @@ impl Binding {
 }
 
 impl Subject {
-    /// Reads a subject of a binding in a namespace. Returns `None` for a subject that names no user.
+    /// Reads a subject of a binding in a namespace. Returns `None` for a subject that names no
+    /// user.
     fn of(subject: &Value, namespace: Option<&str>) -> Option<Self> {
         let (kind, name) = (text(subject, "/kind"), text(subject, "/name"));
         let plain = |identity| Self { identity, description: format!("{kind} {}", quote(name)) };

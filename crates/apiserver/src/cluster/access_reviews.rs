@@ -10,15 +10,15 @@ use crate::kinds::names;
 use crate::user::User;
 use crate::{ApiError, FieldError, FieldErrorKind, FieldErrors};
 
-/// The maximum size of the rules that a review shows, in bytes of JSON. A user of a few hundred roles
-/// can have gigabytes of rules.
+/// The maximum size of the rules that a review shows, in bytes of JSON. A user of a few hundred
+/// roles can have gigabytes of rules.
 const MAX_SHOWN_BYTES: usize = 1024 * 1024;
 
 /// The error of a review that does not show all rules.
 const TOO_MANY_RULES: &str = "the rules of the user are too large to be shown in one review";
 
-/// Returns the status of an access review. It is about its writer if `asking` is given, and otherwise
-/// about the user that it names.
+/// Returns the status of an access review. It is about its writer if `asking` is given, and
+/// otherwise about the user that it names.
 ///
 /// # Errors
 /// 422 if the review is not valid.
@@ -76,7 +76,8 @@ pub(super) fn rules_status(cluster: &Cluster, review: &Value, user: &User) -> Re
     Ok(status)
 }
 
-/// Returns the rules that fit into a number of bytes, without those that do not fit after the others.
+/// Returns the rules that fit into a number of bytes, without those that do not fit after the
+/// others.
 fn rules_within<'a>(rules: &[&'a PolicyRule], mut bytes: usize) -> Vec<&'a PolicyRule> {
     let fits = |it: &&&PolicyRule| {
         let rest = bytes.checked_sub(it.json_size());
@@ -190,8 +191,8 @@ fn invalid(field: &str, value: impl std::fmt::Display, detail: &str) -> FieldErr
     FieldError::with_value(field, FieldErrorKind::Invalid, value, detail)
 }
 
-/// Validates a selector of resource attributes. Unknown operators are accepted: newer clients may know
-/// them.
+/// Validates a selector of resource attributes. Unknown operators are accepted: newer clients may
+/// know them.
 fn check_selector(out: &mut FieldErrors, selector: &Value, path: &str, of_labels: bool) {
     let (raw, requirements) = (text(selector, "/rawSelector"), items(selector, "/requirements"));
     if !raw.is_empty() && !requirements.is_empty() {

@@ -12,8 +12,8 @@ use crate::ApiError;
 use crate::kinds::json_access::{at, entries, items, text};
 
 impl Cluster {
-    /// Assigns a pod to a node. The uid and the version of the binding, if any, must be those of the
-    /// pod.
+    /// Assigns a pod to a node. The uid and the version of the binding, if any, must be those of
+    /// the pod.
     pub(super) async fn bind(
         &self,
         place: &ObjectRef<'_>,

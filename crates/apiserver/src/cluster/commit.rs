@@ -18,9 +18,10 @@ use crate::kinds::json_access::text;
 use crate::memory;
 use crate::store::{Draft, Expect};
 
-/// The maximum size of an object as JSON, in bytes: that of a request body. Without it, patches could
-/// let an object grow until one change of it exceeds the log, and every change ends all watches. A
-/// write holds several decoded copies of the object, each up to a hundred times as large as the text.
+/// The maximum size of an object as JSON, in bytes: that of a request body. Without it, patches
+/// could let an object grow until one change of it exceeds the log, and every change ends all
+/// watches. A write holds several decoded copies of the object, each up to a hundred times as large
+/// as the text.
 ///
 /// kube-apiserver leaves this to etcd, which rejects 1.5 MiB by default.
 pub(super) const LARGEST_OBJECT: usize = 3 * 1024 * 1024;
@@ -124,9 +125,9 @@ impl Write<'_> {
         })))
     }
 
-    /// Encodes the object for the storage. An object that is too large loses its `managedFields`, as
-    /// in k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/create.go, update.go and patch.go; an apply
-    /// keeps them.
+    /// Encodes the object for the storage. An object that is too large loses its `managedFields`,
+    /// as in k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/create.go, update.go and patch.go; an
+    /// apply keeps them.
     ///
     /// # Errors
     /// 413 if it is too large nevertheless, unless it is smaller than before: finalizers can always

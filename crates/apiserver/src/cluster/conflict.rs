@@ -100,7 +100,8 @@ pub(super) fn check_stored(
 
 /// Checks that an object that is to be deleted has the uid and the version of the preconditions.
 ///
-/// The messages are those of `BeforeDelete` in k8s.io/apiserver v0.36.4 pkg/registry/rest/delete.go.
+/// The messages are those of `BeforeDelete` in k8s.io/apiserver v0.36.4
+/// pkg/registry/rest/delete.go.
 pub(super) fn check_deletion(
     place: &ObjectRef<'_>,
     (uid, version): (Option<&str>, Option<&str>),

@@ -124,7 +124,8 @@ pub(crate) fn decode_as(
     Ok((object, check_strict([twice, strict].concat(), validation, refused)?))
 }
 
-/// Completes an object of a built-in kind by its name, such as the Eviction of a pod, after a change.
+/// Completes an object of a built-in kind by its name, such as the Eviction of a pod, after a
+/// change.
 ///
 /// # Errors
 /// The reason why the object cannot be decoded.

@@ -81,8 +81,8 @@ impl Cluster {
         self.delete_as(place, options, writer, Admission::Review).await
     }
 
-    /// Deletes an object like [`Self::delete`], with or without admission webhooks. Deletes priority
-    /// classes of the system too, as a deletion of all classes does in kube-apiserver.
+    /// Deletes an object like [`Self::delete`], with or without admission webhooks. Deletes
+    /// priority classes of the system too, as a deletion of all classes does in kube-apiserver.
     ///
     /// # Errors
     /// Those of [`Self::delete`].
@@ -218,8 +218,8 @@ impl Deletion<'_> {
         Ok(marked)
     }
 
-    /// Removes the object, unless this is a dry run. Returns its last state, or `None` on a conflict
-    /// with another write.
+    /// Removes the object, unless this is a dry run. Returns its last state, or `None` on a
+    /// conflict with another write.
     async fn remove(&self, current: &Arc<Encoded>) -> Option<Arc<Encoded>> {
         let (cluster, kind) = (self.cluster, self.place.kind);
         if self.writer.dry_run {

@@ -1,6 +1,6 @@
-//! Requests that need the kubelet of a node: logs, and connections into pods. All are rejected, since
-//! no kubelet runs containers for this server. The messages about pods are those of k8s.io/kubernetes
-//! v1.36.4 pkg/registry/core/pod.
+//! Requests that need the kubelet of a node: logs, and connections into pods. All are rejected,
+//! since no kubelet runs containers for this server. The messages about pods are those of
+//! k8s.io/kubernetes v1.36.4 pkg/registry/core/pod.
 
 use std::sync::Arc;
 

@@ -7,14 +7,14 @@
 //! apply  ─┘                             delete ─► webhooks ─► finalizers, grace ─► commit
 //! ```
 //!
-//! `pipeline.rs` is the list of these stages; each stage is a method of [`write::Write`] in a file of
-//! its own. [`Cluster`] has the state and the verbs. What the verbs need besides is a value or a
+//! `pipeline.rs` is the list of these stages; each stage is a method of [`write::Write`] in a file
+//! of its own. [`Cluster`] has the state and the verbs. What the verbs need besides is a value or a
 //! function in a file of its own, which borrows the parts of the cluster that it uses: admission
 //! webhooks, conversion, tokens, definitions, policies, the addresses of services.
 //!
-//! Requests and controllers change objects through the same verbs, so the same rules apply to all of
-//! them. Nothing here knows HTTP. A verb has finished its write when it returns. Dropping its future
-//! earlier leaves either the whole change or none of it.
+//! Requests and controllers change objects through the same verbs, so the same rules apply to all
+//! of them. Nothing here knows HTTP. A verb has finished its write when it returns. Dropping its
+//! future earlier leaves either the whole change or none of it.
 //!
 //! The `mod` lines below are in layer order.
 

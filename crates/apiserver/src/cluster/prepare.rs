@@ -32,8 +32,8 @@ impl Write<'_> {
     /// Prepares the object: after this it is what will be stored if it is valid.
     ///
     /// # Errors
-    /// 400 if a webhook has changed the type of a custom object; 403 if a policy has no defaults for
-    /// it; 422 if no address or port is left.
+    /// 400 if a webhook has changed the type of a custom object; 403 if a policy has no defaults
+    /// for it; 422 if no address or port is left.
     pub(super) fn prepare(&mut self) -> Result<(), ApiError> {
         let kind = self.place.kind;
         match self.base {

@@ -81,8 +81,8 @@ impl ScaleSubresource<'_> {
         }
     }
 
-    /// Changes the Scale of an object, which must have this uid unless it is empty. `next` is called
-    /// again after a conflict with another write.
+    /// Changes the Scale of an object, which must have this uid unless it is empty. `next` is
+    /// called again after a conflict with another write.
     async fn change(
         &self,
         uid: &str,

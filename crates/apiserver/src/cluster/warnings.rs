@@ -2,8 +2,8 @@
 //! stored and have no effect here, because this server does not enforce admission policies.
 //!
 //! Of the second sort is the response to a write that would make kube-apiserver enforce something
-//! new. Without the warning, a test of a policy that denies nothing would look like a test of a policy
-//! that works.
+//! new. Without the warning, a test of a policy that denies nothing would look like a test of a
+//! policy that works.
 
 use serde_json::Value;
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::{Cluster, ObjectRef, Writer};
 use crate::store::Encoded;
 
-/// A write of one object. `pipeline.rs` lists the stages that it goes through; each is a method in a
-/// file of its own.
+/// A write of one object. `pipeline.rs` lists the stages that it goes through; each is a method in
+/// a file of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Write<'a> {
     pub(super) cluster: &'a Cluster,
@@ -109,8 +109,8 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Sets the version that the stored object must have, if it is not empty. `needed` is true if its kind may require
-    /// one.
+    /// Sets the version that the stored object must have, if it is not empty. `needed` is true if
+    /// its kind may require one.
     pub(super) fn expecting(self, version: String, needed: bool) -> Self {
         Self { expected: Some((version, needed)), ..self }
     }

@@ -116,8 +116,9 @@ async fn delete_objects(
     if left > 0 {
         return Ok(Next { waits_for: vec![defined.collection.clone()], since, ..Next::touch() });
     }
-    // The last state of a definition shows that its objects are gone, which is not so if a client has
-    // removed the finalizer. In kube-apiserver the watch event of the deletion does not show it.
+    // The last state of a definition shows that its objects are gone, which is not so if a client
+    // has removed the finalizer. In kube-apiserver the watch event of the deletion does not show
+    // it.
     let report = |it: &mut Value| {
         let is_news = is_same(it, uid) && !names::is_emptied(it);
         if is_news {
@@ -127,8 +128,8 @@ async fn delete_objects(
     };
     cluster.change(&place.part("status"), writer, report).await?;
     // Both at once: objects can be created as soon as the definition is not marked as terminating,
-    // and would be lost with it. Both to the status, as in crd_finalizer.go: a webhook that fails for
-    // updates of definitions must not keep them from being deleted.
+    // and would be lost with it. Both to the status, as in crd_finalizer.go: a webhook that fails
+    // for updates of definitions must not keep them from being deleted.
     let finish = |it: &mut Value| {
         let is_released = is_same(it, uid) && release(it);
         if is_released {

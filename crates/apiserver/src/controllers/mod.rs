@@ -1,5 +1,6 @@
-//! The background controllers: those that run inside kube-apiserver, the counting of quotas, and the
-//! aggregation of roles. All others are clients of the server, such as `ControllerManager` of `dogwatch-simulator`.
+//! The background controllers: those that run inside kube-apiserver, the counting of quotas, and
+//! the aggregation of roles. All others are clients of the server, such as `ControllerManager` of
+//! `dogwatch-simulator`.
 //!
 //! ```text
 //! store ─► feed (cursors, notifiers) ─► work queue (keys) ─► read, decide, write by the verbs ─► store …

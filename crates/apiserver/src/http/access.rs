@@ -1,8 +1,8 @@
 //! The permission that a request takes.
 //!
-//! The attributes are those of k8s.io/apiserver v0.36.4 pkg/endpoints/request/requestinfo.go. They do
-//! not depend on the kinds that are served: a user who may not read a resource does not learn whether
-//! it exists.
+//! The attributes are those of k8s.io/apiserver v0.36.4 pkg/endpoints/request/requestinfo.go. They
+//! do not depend on the kinds that are served: a user who may not read a resource does not learn
+//! whether it exists.
 
 use dogwatch_apimachinery::names;
 use dogwatch_core::{FieldSelector, LabelSelector};
@@ -80,7 +80,8 @@ impl Access {
         AccessRequest { verb: self.verb.as_str().into(), target }
     }
 
-    /// Returns true if these are the attributes of a route: what is authorized must be what is done.
+    /// Returns true if these are the attributes of a route: what is authorized must be what is
+    /// done.
     pub(super) fn is_of(&self, route: &Route) -> bool {
         let (Route::Resource(route), Target::Resource { group, resource, subresource, namespace, name }) =
             (route, &self.target)

@@ -34,11 +34,11 @@ const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernet
 const PROTOBUF_EVENTS: HeaderValue =
     HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
 
-/// The maximum number of bytes of JSON that are converted to YAML in block style. Its values take up
-/// to 80 bytes for each byte, while they are converted.
+/// The maximum number of bytes of JSON that are converted to YAML in block style. Its values take
+/// up to 80 bytes for each byte, while they are converted.
 const MAX_BLOCK_STYLE: usize = 1024 * 1024;
-/// The maximum length of YAML in block style for each byte of the JSON, if it is not small. Each line
-/// is indented by its depth, which may be a hundred levels.
+/// The maximum length of YAML in block style for each byte of the JSON, if it is not small. Each
+/// line is indented by its depth, which may be a hundred levels.
 const MAX_YAML_GROWTH: usize = 4;
 const SMALL_YAML: usize = 64 * 1024;
 
@@ -211,8 +211,8 @@ pub(super) fn warn(answer: &mut Answer, warnings: impl IntoIterator<Item = impl 
     }
 }
 
-/// Returns a document as YAML. A large one is in flow style, as which JSON is valid: then neither the
-/// values nor the indentation of every line are in memory.
+/// Returns a document as YAML. A large one is in flow style, as which JSON is valid: then neither
+/// the values nor the indentation of every line are in memory.
 fn yaml(json: Pieces) -> Pieces {
     if json.len() <= MAX_BLOCK_STYLE {
         let value = plain_json::from_own_slice(&json.clone().concat()).unwrap_or_default();

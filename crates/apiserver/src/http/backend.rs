@@ -23,8 +23,8 @@ pub trait Freshness: Send + Sync {
     /// Returns the newest version: a read that begins now waits until the store has reached it.
     fn newest(&self) -> Pending<'_, Result<u64, ApiError>>;
 
-    /// Returns the time for which a watch from a version that the store has not reached waits for it,
-    /// before it ends with 410. By default that is `None`: the time in the settings.
+    /// Returns the time for which a watch from a version that the store has not reached waits for
+    /// it, before it ends with 410. By default that is `None`: the time in the settings.
     ///
     /// A server that is known to have the version may report it late: versions are those of all
     /// resources, and a resource that does not change reaches them with its bookmarks.
@@ -88,8 +88,8 @@ impl Backend for Cluster {
         DefinitionFollower::of(self, kind)
     }
 
-    /// Only a webhook changes labels, but fields may have other names in the version in which an object
-    /// was stored, or may not have been selectable or had another default then.
+    /// Only a webhook changes labels, but fields may have other names in the version in which an
+    /// object was stored, or may not have been selectable or had another default then.
     fn selects_shown(&self, kind: &Kind, selection: &Selection) -> bool {
         let labels = kind.converted_by_webhook().is_some() && !selection.labels.is_everything();
         labels || (kind.is_evolved() && selection.selects_fields())

@@ -131,7 +131,8 @@ fn compress(document: &mut Document, encoder: &mut Option<GzEncoder<Vec<u8>>>) -
         open.write_all(&bytes).expect(MEMORY);
         budget = budget.saturating_sub(bytes.len());
         if budget == 0 {
-            // The encoder may have buffered everything; then another step is needed to produce output.
+            // The encoder may have buffered everything; then another step is needed to produce
+            // output.
             let given = std::mem::take(open.get_mut());
             if !given.is_empty() {
                 return given;

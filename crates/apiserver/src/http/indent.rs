@@ -1,7 +1,7 @@
 //! Indented JSON: one value per line, in the order of the input, produced piece by piece.
 //!
-//! A line is indented by its depth, so a response may be a hundred times as long as the stored JSON:
-//! it is never in memory as a whole. The input is shared with the store.
+//! A line is indented by its depth, so a response may be a hundred times as long as the stored
+//! JSON: it is never in memory as a whole. The input is shared with the store.
 
 use bytes::Buf;
 
@@ -53,8 +53,8 @@ impl Indenter {
         !self.json.has_remaining()
     }
 
-    /// Returns true if there are more than `limit` bytes left. Costs at most as much as the indentation
-    /// of that many.
+    /// Returns true if there are more than `limit` bytes left. Costs at most as much as the
+    /// indentation of that many.
     pub(super) fn exceeds(&self, limit: usize) -> bool {
         // Indentation only adds bytes. What is cloned below is shorter than the limit.
         if self.json.remaining() > limit {
@@ -69,8 +69,8 @@ impl Indenter {
 }
 
 impl State {
-    /// Writes the indented form of the first bytes of `json`, until `out` has `limit` bytes. Returns
-    /// their number.
+    /// Writes the indented form of the first bytes of `json`, until `out` has `limit` bytes.
+    /// Returns their number.
     fn write(&mut self, json: &[u8], out: &mut Vec<u8>, limit: usize) -> usize {
         let mut read = 0;
         while read < json.len() && out.len() < limit {
@@ -146,8 +146,8 @@ mod tests {
 
     use super::*;
 
-    /// Indents JSON that is split after each of these numbers of bytes, with outputs of about `limit`
-    /// bytes.
+    /// Indents JSON that is split after each of these numbers of bytes, with outputs of about
+    /// `limit` bytes.
     fn indented(json: &str, splits: &[usize], limit: usize) -> String {
         let mut rest = Bytes::copy_from_slice(json.as_bytes());
         let mut pieces = Pieces::default();

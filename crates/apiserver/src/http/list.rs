@@ -54,8 +54,8 @@ impl Reader {
     /// Reads a list, and converts its objects to the form that the client sees. Returns it with the
     /// converted objects; the listed ones are those that are among them.
     ///
-    /// Labels and fields are those of the converted objects. A stored object may not have them, so that
-    /// a page is selected after the conversion. It may then hold fewer objects than the limit.
+    /// Labels and fields are those of the converted objects. A stored object may not have them, so
+    /// that a page is selected after the conversion. It may then hold fewer objects than the limit.
     pub(super) async fn shown_page(
         &self,
         kind: &Kind,
@@ -142,7 +142,8 @@ impl Reader {
     }
 }
 
-/// Returns 410: the token is from another server, whose positions are others. The client lists again.
+/// Returns 410: the token is from another server, whose positions are others. The client lists
+/// again.
 fn foreign_token() -> ApiError {
     let message = "The provided continue parameter is not from this server. Start a new list without it.";
     ApiError(Box::new(Status::failure(Reason::Expired, message)))

@@ -7,10 +7,10 @@
 //!                                                   └─► discovery, OpenAPI, health ────┘
 //! ```
 //!
-//! [`Service::respond`] is the only entry point of this server. Reads go through a [`reader::Reader`], which a
-//! copy of another server's collection uses too (`crate::mirror`). Nothing here depends on sockets: a request is a
-//! value, and the body of its response produces bytes only as fast as they are polled, so that a
-//! client that does not read costs no buffers.
+//! [`Service::respond`] is the only entry point of this server. Reads go through a
+//! [`reader::Reader`], which a copy of another server's collection uses too (`crate::mirror`).
+//! Nothing here depends on sockets: a request is a value, and the body of its response produces
+//! bytes only as fast as they are polled, so that a client that does not read costs no buffers.
 //!
 //! The `mod` lines below are in layer order.
 

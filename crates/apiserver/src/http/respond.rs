@@ -89,7 +89,8 @@ impl Service {
                 _ => true,
             };
             if !has_verb || !attributes.is_of(&routed.route) {
-                // Tests do not find such a request. It would be authorized as another than is served.
+                // Tests do not find such a request. It would be authorized as another than is
+                // served.
                 return Err(not_found());
             }
             let path = decode_path(parts.uri.path());

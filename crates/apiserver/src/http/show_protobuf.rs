@@ -74,8 +74,8 @@ impl ProtobufList {
     }
 }
 
-/// Returns true if the metadata of objects of a kind is in their encodings: custom resources have none in
-/// protobuf, and some kinds hide an annotation.
+/// Returns true if the metadata of objects of a kind is in their encodings: custom resources have
+/// none in protobuf, and some kinds hide an annotation.
 pub(super) fn has_stored_metadata(kind: &Kind) -> bool {
     !kind.def.custom && kind.rules.internal_annotation.is_none()
 }

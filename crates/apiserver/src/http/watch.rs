@@ -85,8 +85,8 @@ struct Watch {
     /// The waker that the timer was last polled with, since it was last set.
     timer_waker: Option<Waker>,
     state: WatchState,
-    /// Every change before this version was sent or skipped; they are not sent again. Of the changes
-    /// at this version itself, those behind the cursor.
+    /// Every change before this version was sent or skipped; they are not sent again. Of the
+    /// changes at this version itself, those behind the cursor.
     sent_version: u64,
     /// Batches that are ready to be written.
     ready: VecDeque<Pieces>,
@@ -487,8 +487,8 @@ impl Watch {
         is_next
     }
 
-    /// Adds an event to a batch. If it cannot be encoded, adds an error, ends the watch, and returns
-    /// false.
+    /// Adds an event to a batch. If it cannot be encoded, adds an error, ends the watch, and
+    /// returns false.
     fn add(&mut self, frame: &Frame, batch: &mut Batch) -> bool {
         batch.events += 1;
         let encoded = self.encoder.event(frame, self.backend.source(), &mut batch.pieces);

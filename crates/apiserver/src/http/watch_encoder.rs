@@ -43,8 +43,8 @@ impl WatchEncoder {
     /// all other watches.
     ///
     /// # Errors
-    /// Returns an error, and encodes nothing, if the object has no such representation. It has to be the
-    /// last event: a client that gets further ones would not know that it missed one.
+    /// Returns an error, and encodes nothing, if the object has no such representation. It has to
+    /// be the last event: a client that gets further ones would not know that it missed one.
     pub(super) fn event(&mut self, frame: &Frame, source: &Source, out: &mut Pieces) -> Result<(), ApiError> {
         if self.has_stored_metadata() && self.kind.shows_bytes_of(&frame.object) {
             let stored = frame.object.protobuf().map_err(|it| unencodable(&it))?;

@@ -23,14 +23,16 @@ use crate::reading::initializing;
 use crate::registry::CopiedKind;
 use crate::store::{BytesCompressor, CollectionName, CopiedChange, Encoded, EventType, Store};
 
-/// A read-only copy of one collection of another API server, served at that server's resource versions.
+/// A read-only copy of one collection of another API server, served at that server's resource
+/// versions.
 ///
-/// It has one writer, its owner, which calls [`Self::replace`], [`Self::apply`] and [`Self::advance`] in
-/// the order of the other server; calls from several threads happen one after the other. Readers never
-/// wait for the writer, nor the writer for readers. Clones are the same mirror.
+/// It has one writer, its owner, which calls [`Self::replace`], [`Self::apply`] and
+/// [`Self::advance`] in the order of the other server; calls from several threads happen one after
+/// the other. Readers never wait for the writer, nor the writer for readers. Clones are the same
+/// mirror.
 ///
-/// Memory is bounded by the collection and the limits in [`MirrorSettings`]. A watch is a position in the
-/// history: one that falls behind gets 410, and its client lists again.
+/// Memory is bounded by the collection and the limits in [`MirrorSettings`]. A watch is a position
+/// in the history: one that falls behind gets 410, and its client lists again.
 #[derive(Clone, Debug)]
 pub struct Mirror {
     shared: Arc<Shared>,
@@ -73,7 +75,8 @@ pub struct MirrorUsage {
 }
 
 impl Mirror {
-    /// Creates a mirror without a state: it rejects all requests with 429 until the first list is fed.
+    /// Creates a mirror without a state: it rejects all requests with 429 until the first list is
+    /// fed.
     pub fn new(resource: MirroredResource, settings: MirrorSettings) -> Self {
         let MirroredResource { def, columns, selectable } = resource;
         let name =
@@ -107,22 +110,22 @@ impl Mirror {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns true if the kind has a protobuf encoding that is known here: only then may the mirror be
-    /// fed in protobuf.
+    /// Returns true if the kind has a protobuf encoding that is known here: only then may the
+    /// mirror be fed in protobuf.
     pub fn has_protobuf(&self) -> bool {
         self.shared.kind.has_protobuf()
     }
 
-    /// Applies an event. An addition of an object that exists is a change, and a change of one that does
-    /// not is an addition.
+    /// Applies an event. An addition of an object that exists is a change, and a change of one that
+    /// does not is an addition.
     ///
-    /// An event at the version of the mirror is applied if it is about an object that has not changed at
-    /// this version: etcd deletes the objects of a lease at one version.
+    /// An event at the version of the mirror is applied if it is about an object that has not
+    /// changed at this version: etcd deletes the objects of a lease at one version.
     ///
     /// # Errors
     ///
-    /// Returns an error if the object cannot be stored, if its version is older than the mirror, or if no
-    /// list was fed before.
+    /// Returns an error if the object cannot be stored, if its version is older than the mirror, or
+    /// if no list was fed before.
     pub fn apply(&self, event: &MirrorEvent) -> Result<(), MirrorError> {
         let shared = &*self.shared;
         let object = shared.encode(event.event_type.into(), &event.object)?;
@@ -161,8 +164,8 @@ impl Mirror {
         Ok(())
     }
 
-    /// Discards the state: all watches end with 410, and requests are rejected with 429 until the next
-    /// list. For a server whose versions went backwards, or whose history was lost.
+    /// Discards the state: all watches end with 410, and requests are rejected with 429 until the
+    /// next list. For a server whose versions went backwards, or whose history was lost.
     pub fn reset(&self) {
         let shared = &*self.shared;
         let mut feed = shared.feed.lock();
@@ -187,8 +190,8 @@ impl Mirror {
         self.shared.backend.store.reach(version).await;
     }
 
-    /// Ends the watches of a view with 410, because its rules have changed: their clients list again. The
-    /// results of the view are dropped.
+    /// Ends the watches of a view with 410, because its rules have changed: their clients list
+    /// again. The results of the view are dropped.
     pub fn end_watches_of(&self, view_identity: u64) {
         self.shared.views.end(view_identity);
     }
@@ -204,12 +207,13 @@ impl Mirror {
         MirrorUsage { objects, bytes, changes, history_bytes, watches: shared.service.watches() }
     }
 
-    /// Answers a request that reads the resource: GET, LIST or WATCH, as kube-apiserver would. Access is
-    /// not checked.
+    /// Answers a request that reads the resource: GET, LIST or WATCH, as kube-apiserver would.
+    /// Access is not checked.
     ///
-    /// A read without `resourceVersion` waits until the mirror has the version that `freshness` reports,
-    /// and is rejected with 504 if that takes too long. Before the first list, and after a reset, requests
-    /// are rejected with 429. Requests for other resources, and subresources, get 404.
+    /// A read without `resourceVersion` waits until the mirror has the version that `freshness`
+    /// reports, and is rejected with 504 if that takes too long. Before the first list, and after a
+    /// reset, requests are rejected with 429. Requests for other resources, and subresources,
+    /// get 404.
     ///
     /// The body of a watch is pulled: what a client does not read is not produced.
     pub async fn respond(
@@ -311,12 +315,13 @@ impl Shared {
         MirrorError::Backwards { resource: self.name.clone(), fed, current }
     }
 
-    /// Returns the deletions that a list at `version` shows, after `current`; `are_all` if it shows no
-    /// other change.
+    /// Returns the deletions that a list at `version` shows, after `current`; `are_all` if it shows
+    /// no other change.
     ///
-    /// A client that has seen a part of the changes of a list, and resumes, must get the others. So an
-    /// event carries a version from which it can resume: a deletion the one before the list, and the last
-    /// change of all the one of the list. The changes of objects carry their own; resuming there gets 410.
+    /// A client that has seen a part of the changes of a list, and resumes, must get the others. So
+    /// an event carries a version from which it can resume: a deletion the one before the list, and
+    /// the last change of all the one of the list. The changes of objects carry their own; resuming
+    /// there gets 410.
     fn deletions(
         &self,
         gone: &[Arc<Encoded>],

@@ -6,8 +6,8 @@ use crate::store::NotStored;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MirrorError {
-    /// A message has a field that is not known here. Nothing is lost if the owner feeds the mirror in
-    /// JSON instead, from a list on.
+    /// A message has a field that is not known here. Nothing is lost if the owner feeds the mirror
+    /// in JSON instead, from a list on.
     #[error("{resource} {object}: {reason}; feed the mirror in JSON")]
     UnknownField {
         /// The resource.
@@ -17,8 +17,8 @@ pub enum MirrorError {
         /// The position of the field.
         reason: String,
     },
-    /// An object cannot be stored. A mirror without it would be wrong, so the owner should not serve the
-    /// resource from a mirror.
+    /// An object cannot be stored. A mirror without it would be wrong, so the owner should not
+    /// serve the resource from a mirror.
     #[error("{resource} {object} cannot be mirrored: {reason}")]
     Object {
         /// The resource.
@@ -28,8 +28,8 @@ pub enum MirrorError {
         /// A description of the problem.
         reason: String,
     },
-    /// The version is older than what clients have seen already. The owner resets the mirror, and feeds
-    /// it a list.
+    /// The version is older than what clients have seen already. The owner resets the mirror, and
+    /// feeds it a list.
     #[error("{resource}: version {fed} comes after version {current}; reset the mirror and list again")]
     Backwards {
         /// The resource.

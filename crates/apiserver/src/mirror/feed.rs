@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::store::Encoded;
 
-/// The number of points in time that are remembered for the maximum age: changes are dropped late by at
-/// most the age divided by it.
+/// The number of points in time that are remembered for the maximum age: changes are dropped late
+/// by at most the age divided by it.
 const MARKS: u32 = 16;
 
 /// The time for which a changed object is kept open: longer than a watch takes that reads.
@@ -66,8 +66,8 @@ impl Feed {
         *self = Self::new(self.age);
     }
 
-    /// Records that the mirror has reached a version. Returns the version up to which changes are too
-    /// old now, if there may be any.
+    /// Records that the mirror has reached a version. Returns the version up to which changes are
+    /// too old now, if there may be any.
     pub(super) fn reach(&mut self, version: u64, now: Instant) -> Option<u64> {
         let step = self.age.checked_div(MARKS).unwrap_or_default();
         let is_due = |(last, _): &(Instant, u64)| now.saturating_duration_since(*last) >= step;

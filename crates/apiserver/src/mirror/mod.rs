@@ -6,10 +6,10 @@
 //!                                     clients ◄── GET, LIST, WATCH ───────┘
 //! ```
 //!
-//! A [`Mirror`] is a read-only copy of one resource. Its owner follows the other server and feeds the
-//! mirror what it sees, as the bytes that arrived; the mirror answers any number of clients with the
-//! read path of this crate: selectors, tables, metadata, JSON, YAML and protobuf, pages, bookmarks and
-//! WatchLists. Nothing here sends a request.
+//! A [`Mirror`] is a read-only copy of one resource. Its owner follows the other server and feeds
+//! the mirror what it sees, as the bytes that arrived; the mirror answers any number of clients
+//! with the read path of this crate: selectors, tables, metadata, JSON, YAML and protobuf, pages,
+//! bookmarks and WatchLists. Nothing here sends a request.
 //!
 //! Objects carry the resource versions of the other server, and so do lists. A client can therefore
 //! change between the mirror and that server, or between two mirrors, without listing again.
@@ -68,8 +68,8 @@ pub use view::View;
 
 use crate::request::ContinueToken;
 
-/// Returns true if a `continue` token is of a mirror, in this process or another. Any other token is
-/// for the mirrored server: a mirror rejects it with 410.
+/// Returns true if a `continue` token is of a mirror, in this process or another. Any other token
+/// is for the mirrored server: a mirror rejects it with 410.
 ///
 /// ```
 /// use dogwatch_apiserver::mirror::is_mirror_token;

@@ -42,7 +42,8 @@ pub enum MirrorEncoding {
 pub struct MirrorEvent {
     /// The type of the event.
     pub event_type: MirrorEventType,
-    /// The object after the change, or its last state if it was deleted, at the version of the change.
+    /// The object after the change, or its last state if it was deleted, at the version of the
+    /// change.
     pub object: MirrorObject,
 }
 
@@ -64,8 +65,8 @@ impl MirrorObject {
         Self { encoding: MirrorEncoding::Json, bytes: bytes.into() }
     }
 
-    /// Creates an object of its protobuf: the message in its envelope, as in events, or alone, as in
-    /// lists.
+    /// Creates an object of its protobuf: the message in its envelope, as in events, or alone, as
+    /// in lists.
     pub fn protobuf(bytes: impl Into<Bytes>) -> Self {
         Self { encoding: MirrorEncoding::Protobuf, bytes: bytes.into() }
     }
@@ -89,8 +90,8 @@ impl MirrorObject {
     ///
     /// # Errors
     ///
-    /// Returns a description of the problem if the bytes are malformed, or are a message without its
-    /// envelope.
+    /// Returns a description of the problem if the bytes are malformed, or are a message without
+    /// its envelope.
     pub fn to_value(&self) -> Result<Value, String> {
         match self.encoding {
             MirrorEncoding::Json => plain_json::from_slice(&self.bytes).map_err(|it| it.to_string()),

@@ -23,9 +23,9 @@ pub struct Replacement {
 impl Mirror {
     /// Replaces the state by a list.
     ///
-    /// Watches continue: the differences become events at the version of the list, first the deletions,
-    /// which nothing else reports, then the changes, in the order of their versions. The versions between
-    /// the last one and this one cannot be read.
+    /// Watches continue: the differences become events at the version of the list, first the
+    /// deletions, which nothing else reports, then the changes, in the order of their versions. The
+    /// versions between the last one and this one cannot be read.
     ///
     /// # Errors
     ///
@@ -38,8 +38,8 @@ impl Mirror {
         replacement.finish(version)
     }
 
-    /// Begins a list that is fed object by object, so that not all of its bytes have to be in memory at
-    /// once.
+    /// Begins a list that is fed object by object, so that not all of its bytes have to be in
+    /// memory at once.
     pub fn replacement(&self) -> Replacement {
         Replacement { mirror: self.clone(), objects: BTreeMap::new() }
     }

@@ -67,8 +67,8 @@ impl MirroredResource {
         self
     }
 
-    /// Sets the `additionalPrinterColumns` of the version, as in the CustomResourceDefinition. Ignored
-    /// for the kinds of Kubernetes. Defaults to none: tables then have a name and an age.
+    /// Sets the `additionalPrinterColumns` of the version, as in the CustomResourceDefinition.
+    /// Ignored for the kinds of Kubernetes. Defaults to none: tables then have a name and an age.
     #[must_use]
     pub fn columns(mut self, columns: Vec<Value>) -> Self {
         self.columns = columns;

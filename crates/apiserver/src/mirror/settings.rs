@@ -25,15 +25,15 @@ pub struct MirrorSettings {
     /// The minimum duration of a watch without a timeout; it ends at a random time before twice
     /// that. Defaults to 30 minutes, as in kube-apiserver.
     pub watch_timeout: Duration,
-    /// The time that a request for a version that the mirror has not reached waits for it. Defaults to
-    /// 3 s, as in kube-apiserver.
+    /// The time that a request for a version that the mirror has not reached waits for it. Defaults
+    /// to 3 s, as in kube-apiserver.
     pub version_wait: Duration,
-    /// The size in bytes above which responses are compressed for clients that accept gzip. Defaults
-    /// to 128 KiB, as in kube-apiserver.
+    /// The size in bytes above which responses are compressed for clients that accept gzip.
+    /// Defaults to 128 KiB, as in kube-apiserver.
     pub gzip_from: usize,
-    /// Offers whole objects of the kinds of Kubernetes in protobuf. Defaults to true. To be switched off
-    /// for a server whose objects have fields that are not known here: it is fed in JSON, and its
-    /// objects have no other encoding.
+    /// Offers whole objects of the kinds of Kubernetes in protobuf. Defaults to true. To be
+    /// switched off for a server whose objects have fields that are not known here: it is fed in
+    /// JSON, and its objects have no other encoding.
     pub protobuf: bool,
     /// The maximum number of changes that a watch can resume from. Defaults to 100,000.
     pub history_changes: usize,
@@ -41,8 +41,8 @@ pub struct MirrorSettings {
     pub history_bytes: usize,
     /// The maximum age of these changes. Defaults to five minutes.
     pub history_age: Duration,
-    /// The maximum size in bytes of the objects that are kept for one view, as it shows them. Defaults
-    /// to 16 MiB.
+    /// The maximum size in bytes of the objects that are kept for one view, as it shows them.
+    /// Defaults to 16 MiB.
     pub view_bytes: usize,
 }
 

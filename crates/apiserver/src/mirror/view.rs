@@ -8,17 +8,19 @@ use super::object::MirrorObject;
 /// A function that rewrites an object, or hides it.
 pub(super) type Change = Arc<dyn Fn(&MirrorObject) -> Option<MirrorObject> + Send + Sync>;
 
-/// The form in which a class of callers sees the objects of a mirror, in reads, lists and watches alike.
+/// The form in which a class of callers sees the objects of a mirror, in reads, lists and watches
+/// alike.
 ///
-/// The function of a view gets an object in its stored encoding, with kind and API version, and returns
-/// it in either encoding; `None` hides it. It must depend on the object alone, because results are kept
-/// for each version of an object. It must keep the namespace, the name and the resource version: an
-/// object for which it does not is hidden, and the error is logged. Selectors apply to its result. In a
-/// watch, an object that becomes hidden is deleted, and one that appears is added.
+/// The function of a view gets an object in its stored encoding, with kind and API version, and
+/// returns it in either encoding; `None` hides it. It must depend on the object alone, because
+/// results are kept for each version of an object. It must keep the namespace, the name and the
+/// resource version: an object for which it does not is hidden, and the error is logged. Selectors
+/// apply to its result. In a watch, an object that becomes hidden is deleted, and one that appears
+/// is added.
 ///
-/// Requests with views of the same identity share the results, and use the function of the one that came
-/// first. The results are dropped when no request or watch uses them. When the rules behind an identity
-/// change, [`Mirror::end_watches_of`](super::Mirror::end_watches_of) ends its watches.
+/// Requests with views of the same identity share the results, and use the function of the one that
+/// came first. The results are dropped when no request or watch uses them. When the rules behind an
+/// identity change, [`Mirror::end_watches_of`](super::Mirror::end_watches_of) ends its watches.
 ///
 /// ```
 /// use dogwatch_apiserver::mirror::{MirrorObject, View};

@@ -1,7 +1,8 @@
 //! The views that requests and watches use now, and what they show of recent versions.
 //!
-//! The result of a view is computed once for each version of an object, whatever the number of watches
-//! that show it. Results are kept within a limit, oldest first: a watch needs those of recent changes.
+//! The result of a view is computed once for each version of an object, whatever the number of
+//! watches that show it. Results are kept within a limit, oldest first: a watch needs those of
+//! recent changes.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -17,8 +18,8 @@ use crate::change_notifier::{ChangeListener, ChangeNotifier};
 use crate::registry::CopiedKind;
 use crate::store::{Change, Encoded};
 
-/// The number of results that are kept besides the limit of their size, and the maximum number: hidden
-/// objects have no size.
+/// The number of results that are kept besides the limit of their size, and the maximum number:
+/// hidden objects have no size.
 const MAX_RESULTS: usize = 16 * 1024;
 
 /// One version of an object.
@@ -57,8 +58,8 @@ struct Results {
 type IsChange = bool;
 
 impl Views {
-    /// Returns the view of a request, with the results that others of its identity have. `limit` is the
-    /// maximum size of the results.
+    /// Returns the view of a request, with the results that others of its identity have. `limit` is
+    /// the maximum size of the results.
     pub(super) fn of(&self, view: View, limit: usize) -> Option<Arc<UsedView>> {
         let (identity, change) = view.into_rewriting()?;
         let mut used = self.used.lock();
@@ -123,8 +124,8 @@ impl UsedView {
         shown.clone()
     }
 
-    /// Returns an object as the view shows it. The result is not kept, unless others have it already: a
-    /// list shows more objects than there are results.
+    /// Returns an object as the view shows it. The result is not kept, unless others have it
+    /// already: a list shows more objects than there are results.
     pub(super) fn listed(&self, kind: &CopiedKind, object: &Arc<Encoded>) -> Option<Arc<Encoded>> {
         let key = (object.key().clone(), object.version());
         let known = self.results.lock().objects.get(&key).map(Arc::clone);

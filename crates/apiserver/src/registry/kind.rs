@@ -357,8 +357,8 @@ impl Kind {
 }
 
 /// Brings a stored custom object up to date with the version it was stored in: unknown fields are
-/// pruned and defaults are set. An object that cannot be decoded, or that defaults would take beyond
-/// the limit of memory, is returned unchanged.
+/// pruned and defaults are set. An object that cannot be decoded, or that defaults would take
+/// beyond the limit of memory, is returned unchanged.
 fn as_stored(object: Value, kind: &CustomKind) -> Value {
     let (_, version) = object["apiVersion"].as_str().and_then(|it| it.split_once('/')).unwrap_or_default();
     let stored_in = kind.versions.iter().find(|it| it.name == version);

@@ -257,8 +257,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Exposes the fault-injection API under `/_dogwatch/faults`, to every user who may use that path.
-    /// Defaults to off.
+    /// Exposes the fault-injection API under `/_dogwatch/faults`, to every user who may use that
+    /// path. Defaults to off.
     pub fn fault_admin(mut self, on: bool) -> Self {
         self.config.settings.fault_admin = on;
         self

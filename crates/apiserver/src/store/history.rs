@@ -16,8 +16,8 @@ use super::objects::Objects;
 /// One collection through time. A clone shares everything that is not written afterwards.
 ///
 /// Invariants: the versions of an object are strictly increasing, and those of the changes never
-/// decrease; the states of every kept change are kept, unless they are forgotten; nothing is kept of an
-/// object that was deleted before `forgotten`, which is never before `compacted`.
+/// decrease; the states of every kept change are kept, unless they are forgotten; nothing is kept
+/// of an object that was deleted before `forgotten`, which is never before `compacted`.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The states of each object since `forgotten`.
@@ -147,8 +147,8 @@ impl History {
         self.write_with_last(key, version, after, None)
     }
 
-    /// Writes as [`Self::write`]. `last` is the last state of a deleted object, if that is known. The
-    /// version may be that of other objects.
+    /// Writes as [`Self::write`]. `last` is the last state of a deleted object, if that is known.
+    /// The version may be that of other objects.
     pub fn write_with_last(
         &mut self,
         key: &ObjectKey,
@@ -172,8 +172,8 @@ impl History {
         self.objects.write(&key, self.compacted, Some(object));
     }
 
-    /// Excludes the versions between two, which is not the same as compaction: older ones can still be
-    /// read.
+    /// Excludes the versions between two, which is not the same as compaction: older ones can still
+    /// be read.
     pub fn skip(&mut self, from: u64, to: u64) {
         if from.saturating_add(1) < to {
             self.gaps.push_back((from, to));

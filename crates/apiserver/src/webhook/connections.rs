@@ -64,8 +64,8 @@ enum Failure {
 }
 
 impl Connections {
-    /// Sends a request to a host, once. A kept connection that the other end has closed meanwhile is
-    /// skipped: the next one is used then, and finally a new one.
+    /// Sends a request to a host, once. A kept connection that the other end has closed meanwhile
+    /// is skipped: the next one is used then, and finally a new one.
     ///
     /// A request that may have arrived is not sent again, as in Go's client (`shouldRetryRequest`
     /// in Go 1.26 net/http/transport.go): the webhook may have side effects, or have failed because
@@ -79,7 +79,8 @@ impl Connections {
         request: &Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), String> {
         while let Some(mut kept) = self.take(host) {
-            // Lets the connection's task read what has arrived, in particular the end of the stream.
+            // Lets the connection's task read what has arrived, in particular the end of the
+            // stream.
             tokio::task::yield_now().await;
             if !matches!(tokio::time::timeout(READY, kept.sender.ready()).await, Ok(Ok(()))) {
                 continue;

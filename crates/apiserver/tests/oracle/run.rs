@@ -17,7 +17,8 @@ use super::{compare, symbols};
 
 /// The pause between two requests of a poll.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The seconds for which a request is retried that gets a 429, or a 503 with `Retry-After`, as clients do.
+/// The seconds for which a request is retried that gets a 429, or a 503 with `Retry-After`, as
+/// clients do.
 const RETRY_SECONDS: f64 = 15.0;
 
 /// A scenario in progress.
@@ -101,8 +102,9 @@ impl Run<'_> {
     }
 
     fn is_done(&self, step: &Step, reply: &Reply) -> Result<bool, String> {
-        // As client-go v0.36.4 does (rest/with_retry.go, checkWait): the server asks for another attempt.
-        // A proxy answers 503 if a connection of its own ended before the request was sent.
+        // As client-go v0.36.4 does (rest/with_retry.go, checkWait): the server asks for another
+        // attempt. A proxy answers 503 if a connection of its own ended before the request was
+        // sent.
         let asks_again =
             reply.status == 429 || (reply.status == 503 && reply.headers.contains_key("retry-after"));
         let Some(poll) = &step.poll else { return Ok(!asks_again) };

@@ -116,8 +116,8 @@ struct Source {
 }
 
 impl Source {
-    /// Measures whole objects. Only the kind that makes caches large is typed, since the informer is
-    /// compiled again for each type here.
+    /// Measures whole objects. Only the kind that makes caches large is typed, since the informer
+    /// is compiled again for each type here.
     async fn full(self) -> anyhow::Result<Report> {
         let gvk = &self.resource.gvk;
         match (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str()) {

@@ -118,7 +118,8 @@ impl Knowledge {
         Self { events, deletions, pods: tap.pods() }
     }
 
-    /// Returns the difference to the reference. Events of `expired` could not be received by any client.
+    /// Returns the difference to the reference. Events of `expired` could not be received by any
+    /// client.
     fn missed(&self, truth: &Self, expired: &BTreeSet<PodEvent>) -> Missed {
         let names: BTreeSet<&String> = self.pods.keys().chain(truth.pods.keys()).collect();
         Missed {

@@ -1,8 +1,8 @@
 //! The memory of a decoded object, for the caches of the demo.
 //!
-//! A decoded object is a tree of structs, strings, lists and maps, and its `Serialize` visits all of
-//! it: so this serializer adds up what the parts take instead of writing them. It does not see spare
-//! capacity, what the allocator adds, nor the room for absent fields of structs in lists.
+//! A decoded object is a tree of structs, strings, lists and maps, and its `Serialize` visits all
+//! of it: so this serializer adds up what the parts take instead of writing them. It does not see
+//! spare capacity, what the allocator adds, nor the room for absent fields of structs in lists.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -181,8 +181,8 @@ impl Serializer for Measure {
     }
 }
 
-/// Implements a trait for [`Size`]: its method, the method of `Size` that it calls, and the names of
-/// its arguments before the value.
+/// Implements a trait for [`Size`]: its method, the method of `Size` that it calls, and the names
+/// of its arguments before the value.
 macro_rules! sum {
     ($($interface:ident: $method:ident($($name:ident: $type:ty),*) => $add:ident;)*) => {
         $(impl $interface for Size {

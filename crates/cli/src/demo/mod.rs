@@ -5,8 +5,8 @@
 //!                                                             └── outcomes ──► Summary, Comparison
 //! ```
 //!
-//! An act changes the cluster, waits for what follows and prints what it measured. A user may change it
-//! too: an act that cannot finish says why, and the next one is played. Nothing that is
+//! An act changes the cluster, waits for what follows and prints what it measured. A user may
+//! change it too: an act that cannot finish says why, and the next one is played. Nothing that is
 //! printed as a fact is written down in advance. With a connection flag, the command prints the API
 //! of that server instead, and changes nothing there.
 
@@ -57,17 +57,17 @@ use wrapping::wrapped;
 
 /// The time for a reader to take the remaining output after a shutdown signal.
 const SUMMARY_GRACE: Duration = Duration::from_secs(2);
-/// The number of acts after which the clients can be compared: by then, a watch has been resumed and
-/// history has expired.
+/// The number of acts after which the clients can be compared: by then, a watch has been resumed
+/// and history has expired.
 const COMPARABLE_AFTER: usize = 3;
 
 /// Show in six acts how clients survive failures, on its own cluster.
 ///
-/// It needs no cluster: it starts an API server with simulated nodes. In each act it makes something
-/// happen and prints what it then measured: an informer lists and watches; its connection is cut;
-/// the history of the server expires; the leader of two controllers is killed; pods are replaced
-/// while gRPC calls go to them; a handler is slow. A table at the end compares the informer with two
-/// clients that list and watch without one.
+/// It needs no cluster: it starts an API server with simulated nodes. In each act it makes
+/// something happen and prints what it then measured: an informer lists and watches; its connection
+/// is cut; the history of the server expires; the leader of two controllers is killed; pods are
+/// replaced while gRPC calls go to them; a handler is slow. A table at the end compares the
+/// informer with two clients that list and watch without one.
 ///
 /// The story takes about half a minute on a terminal. Then the cluster keeps running until Ctrl-C.
 /// Look around meanwhile, in a browser at the address of the live page, which it prints, or with
@@ -78,8 +78,9 @@ const COMPARABLE_AFTER: usize = 3;
 /// on.
 ///
 /// Output: a line that begins with "ACT" opens an act. The others begin with the time of printing;
-/// "> " marks what the demo does, and the rest is what it measured. On a pipe or file the text is the same, one fact per
-/// line, without colours and without pauses for reading. NO_COLOR and TERM=dumb turn colours off.
+/// "> " marks what the demo does, and the rest is what it measured. On a pipe or file the text is
+/// the same, one fact per line, without colours and without pauses for reading. NO_COLOR and
+/// TERM=dumb turn colours off.
 ///
 /// With a connection flag, such as --server or --kubeconfig, it lists the resources of that server
 /// instead, and changes nothing there.
@@ -180,8 +181,8 @@ impl Story {
         }
     }
 
-    /// Prints the reason for which an act could not finish: after a change by a user, the state that it
-    /// waits for may never come. Returns the outcome of the act.
+    /// Prints the reason for which an act could not finish: after a change by a user, the state
+    /// that it waits for may never come. Returns the outcome of the act.
     async fn give_up(&self, error: &anyhow::Error) -> String {
         let reason = without_controls(&format!("{error:#}"));
         let text =

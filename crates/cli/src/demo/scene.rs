@@ -34,8 +34,8 @@ use super::tapped_pods::TappedPods;
 use crate::advice::PortTaken;
 use crate::simulation;
 
-/// The shortest and the longest pause of the informer after a failure: shorter than the defaults, so
-/// that the story goes on soon after an interruption.
+/// The shortest and the longest pause of the informer after a failure: shorter than the defaults,
+/// so that the story goes on soon after an interruption.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
 /// The cluster, and its clients.
@@ -107,7 +107,8 @@ impl Scene {
         let (tap, deletions) = (Tap::default(), Deletions::default());
         let source = TappedPods { api: pods_of(connect(&server, None)?), tap: tap.clone() };
         let backoff = BackoffOptions::default().between(BACKOFF.0, BACKOFF.1);
-        // A list and a watch are two requests, as the first act says. By default both are one stream.
+        // A list and a watch are two requests, as the first act says. By default both are one
+        // stream.
         let pods = SharedInformer::builder(source).measure(decoded_size::<Pod>);
         let pods = pods.reflector(|it| it.without_watch_list().backoff(backoff)).build();
         let options = HandlerOptions::default().name("deletions").overflow(Overflow::Grow);
@@ -133,8 +134,8 @@ impl Scene {
         })
     }
 
-    /// Cuts the connection of each watch of the pods, and of each new one, until the result is dropped.
-    /// The reference client stays connected.
+    /// Cuts the connection of each watch of the pods, and of each new one, until the result is
+    /// dropped. The reference client stays connected.
     pub(super) fn cut_connections(&self) -> ScopedRule {
         let faults = self.server.faults();
         let rule = Rule::on("watch").resource("pods").namespace(NAMESPACE).reset_before();

@@ -1,5 +1,5 @@
-//! After the story: one Service after another gets another host, so that the live page shows changes
-//! on their way from the server through caches and queues to the reconciler.
+//! After the story: one Service after another gets another host, so that the live page shows
+//! changes on their way from the server through caches and queues to the reconciler.
 
 use std::convert::Infallible;
 use std::time::Duration;

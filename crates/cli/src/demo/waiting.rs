@@ -1,5 +1,6 @@
-//! Waiting with a limit. A wait that takes too long is an error that says what it was for: a user who
-//! changes the cluster meanwhile can prevent what an act waits for, and the story goes on without it.
+//! Waiting with a limit. A wait that takes too long is an error that says what it was for: a user
+//! who changes the cluster meanwhile can prevent what an act waits for, and the story goes on
+//! without it.
 
 use std::time::Duration;
 

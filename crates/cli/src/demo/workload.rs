@@ -34,7 +34,8 @@ struct Wanted {
     image: String,
 }
 
-/// Creates the Deployment, or gives it a new image. It does not set the replicas of an existing one.
+/// Creates the Deployment, or gives it a new image. It does not set the replicas of an existing
+/// one.
 pub(super) async fn apply_image(scene: &Scene, image: &str) -> anyhow::Result<()> {
     let apply = PatchParams::apply(FIELD_MANAGER).force();
     deployments(scene).apply(WEB, &apply, &manifest(image)).await?;
@@ -55,8 +56,8 @@ pub(super) fn replicas(scene: &Scene) -> anyhow::Result<usize> {
     Ok(wanted(scene).context(GONE)?.replicas)
 }
 
-/// Waits until the server has exactly the pods that the Deployment asks for, all of them ready and with
-/// its image. Returns their number.
+/// Waits until the server has exactly the pods that the Deployment asks for, all of them ready and
+/// with its image. Returns their number.
 ///
 /// # Errors
 /// Returns an error if there is no Deployment, or if that takes too long.
@@ -81,8 +82,8 @@ pub(super) async fn cached(scene: &Scene) -> anyhow::Result<()> {
     until("the cache of the informer equals the server", || in_cache(scene) == stored(scene)).await
 }
 
-/// Returns true if a client knows each pod of the server in its last state. It may know pods that are
-/// gone.
+/// Returns true if a client knows each pod of the server in its last state. It may know pods that
+/// are gone.
 pub(super) fn are_known(scene: &Scene, known: &BTreeMap<String, u64>) -> bool {
     stored(scene).iter().all(|(name, version)| known.get(name) >= Some(version))
 }
@@ -144,7 +145,8 @@ fn own_pods(scene: &Scene) -> Vec<Pod> {
 
 /// Returns the objects of a resource as the server stores them, without a request.
 fn stored_objects(scene: &Scene, api_version: &str, plural: &str) -> Vec<serde_json::Value> {
-    // The version can expire between the two calls, by a button of the page: then there is a newer one.
+    // The version can expire between the two calls, by a button of the page: then there is a newer
+    // one.
     let newest = || scene.server.objects_at(api_version, plural, scene.server.revision());
     std::iter::repeat_with(newest).take(10).flatten().next().unwrap_or_default()
 }

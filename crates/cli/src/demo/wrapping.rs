@@ -2,9 +2,9 @@
 //!
 //! On a pipe or in a file a fact stays one line.
 
-/// Breaks a text at words so that no line is longer than `width`. Lines after the first are indented by
-/// `indent` columns, which the caller has already used on the first one. A word that is longer than a
-/// line stays whole.
+/// Breaks a text at words so that no line is longer than `width`. Lines after the first are
+/// indented by `indent` columns, which the caller has already used on the first one. A word that is
+/// longer than a line stays whole.
 pub(super) fn wrapped(text: &str, width: Option<usize>, indent: usize) -> String {
     let Some(width) = width else { return text.to_owned() };
     let (mut lines, mut used) = (String::new(), indent);

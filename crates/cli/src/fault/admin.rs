@@ -78,8 +78,8 @@ impl FaultApi {
         }
     }
 
-    /// Returns the version of a server that is not ours. Ours has no git commit in its version; every
-    /// build of Kubernetes has one.
+    /// Returns the version of a server that is not ours. Ours has no git commit in its version;
+    /// every build of Kubernetes has one.
     async fn other_version(&self) -> Option<String> {
         let version: Value = self.client.get().uri("/version").send().await.ok()?;
         let commit = version["gitCommit"].as_str().unwrap_or_default();

@@ -1,6 +1,7 @@
 //! The dependency on dogwatch in the manifest of a new operator: a checkout, or a git repository.
 //!
-//! Never a version: dogwatch is on no registry, and a package of that name there would be another's.
+//! Never a version: dogwatch is on no registry, and a package of that name there would be
+//! another's.
 
 use std::path::Path;
 
@@ -8,12 +9,12 @@ use super::error::NewError;
 
 /// Returns the entry of the manifest, without braces and features, for example `git = "…"`.
 ///
-/// A path is one of a checkout of this repository, or of the crate in it. The entry has the absolute
-/// path, since cargo would read a relative one from the folder of the operator.
+/// A path is one of a checkout of this repository, or of the crate in it. The entry has the
+/// absolute path, since cargo would read a relative one from the folder of the operator.
 ///
 /// # Errors
-/// Returns an error without a value, if there is no such crate, or if the value is no URL that cargo
-/// reads.
+/// Returns an error without a value, if there is no such crate, or if the value is no URL that
+/// cargo reads.
 pub(crate) fn entry(source: Option<&str>) -> Result<String, NewError> {
     let Some(value) = source else {
         return Err(NewError::NoSource);

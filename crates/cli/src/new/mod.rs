@@ -39,9 +39,9 @@ instead.";
 
 /// Write the project of a small operator, with a test and manifests.
 ///
-/// The operator has a custom resource and a controller. Each object of the kind gets a Deployment that it owns, with a status, Events and a clean-up by a
-/// finalizer. The test runs the operator on an API server in its own process, with the permissions of
-/// the manifests.
+/// The operator has a custom resource and a controller. Each object of the kind gets a Deployment
+/// that it owns, with a status, Events and a clean-up by a finalizer. The test runs the operator on
+/// an API server in its own process, with the permissions of the manifests.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {

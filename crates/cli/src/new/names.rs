@@ -15,7 +15,8 @@ const MAX_NAME: usize = 253;
 const YAML_WORDS: &str = "\
     false n no null off on true y yes";
 
-/// Names that a crate cannot have: keywords of Rust, crates that come with it, and folders of cargo.
+/// Names that a crate cannot have: keywords of Rust, crates that come with it, and folders of
+/// cargo.
 const RUST_WORDS: &str = "\
     abstract alloc as async await become box break build const continue core crate deps do dyn \
     else enum examples extern false final fn for gen if impl in incremental let loop macro match \
@@ -163,8 +164,8 @@ fn wrong_with_kind(kind: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the kind for a name: `website-operator` is for `Website`. A name that says nothing about its
-/// objects, such as `my-operator`, is for a `MyResource`.
+/// Returns the kind for a name: `website-operator` is for `Website`. A name that says nothing about
+/// its objects, such as `my-operator`, is for a `MyResource`.
 fn kind_of(name: &str) -> String {
     let subject = ["-operator", "-controller"].iter().find_map(|it| name.strip_suffix(it));
     let subject = subject.unwrap_or(name);

@@ -21,7 +21,8 @@ macro_rules! templates {
 }
 
 /// The paths and templates, in the order in which they are listed.
-// A folder with a Cargo.toml would not be a part of our package, and a .gitignore would apply to it.
+// A folder with a Cargo.toml would not be a part of our package, and a .gitignore would apply to
+// it.
 const TEMPLATES: [(&str, &str); 15] = templates! {
     "Cargo.toml" from "cargo-manifest.toml",
     "README.md" from "README.md",
@@ -43,7 +44,8 @@ const TEMPLATES: [(&str, &str); 15] = templates! {
 /// The paths of the Rust files that are crate roots, from which rustfmt finds the others.
 pub(crate) const RUST_ROOTS: [&str; 3] = ["src/main.rs", "src/lib.rs", "tests/operator.rs"];
 
-/// Renders all files. `dogwatch` is the dependency without braces, as `dependency::entry` returns it.
+/// Renders all files. `dogwatch` is the dependency without braces, as `dependency::entry` returns
+/// it.
 pub(crate) fn files(names: &Names, dogwatch: &str) -> Vec<File> {
     let (crate_name, singular, plural) = (names.crate_name(), names.singular(), names.plural());
     let values = [

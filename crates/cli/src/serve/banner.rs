@@ -50,7 +50,8 @@ impl Banner<'_> {
                 (Some(format!("kubectl {server}")), Some(server))
             }
         };
-        // Without a kubeconfig, the flag comes after the command of ours and before that of kubectl.
+        // Without a kubeconfig, the flag comes after the command of ours and before that of
+        // kubectl.
         let ours = |command: &str| match (&dogwatch, self.kubeconfig) {
             (Some(server), None) => format!("dogwatch {command} {server}"),
             _ => format!("dogwatch {command}"),

@@ -81,8 +81,8 @@ const TOKEN_VARIABLE: &str = "DOGWATCH_TOKEN";
 /// `k8s.io/apiserver v0.36.4 pkg/storage/storagebackend/config.go`.
 const HISTORY: Duration = Duration::from_secs(5 * 60);
 
-/// The interval at which simulated nodes renew their leases: a quarter of the duration of a lease, as in
-/// `k8s.io/kubernetes v1.36.4 pkg/kubelet/kubelet.go` (`nodeLeaseRenewIntervalFraction`).
+/// The interval at which simulated nodes renew their leases: a quarter of the duration of a lease,
+/// as in `k8s.io/kubernetes v1.36.4 pkg/kubelet/kubelet.go` (`nodeLeaseRenewIntervalFraction`).
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The time for which the ready line waits for the controller manager.
@@ -124,8 +124,8 @@ pub(crate) struct Options {
     /// Serve HTTP. This is the default.
     #[arg(long)]
     plain: bool,
-    /// Do not run the controllers for namespaces, garbage collection, claims and volumes, so that you
-    /// can run your own, such as kube-controller-manager.
+    /// Do not run the controllers for namespaces, garbage collection, claims and volumes, so that
+    /// you can run your own, such as kube-controller-manager.
     #[arg(long)]
     no_controllers: bool,
     /// Simulate workloads: deployments get pods, pods become ready on simulated nodes, services get

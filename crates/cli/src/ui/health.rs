@@ -1,4 +1,5 @@
-//! The health of the caches as text: for each watched kind, its informer's state and its size. Pure.
+//! The health of the caches as text: for each watched kind, its informer's state and its size.
+//! Pure.
 
 use std::time::Duration;
 

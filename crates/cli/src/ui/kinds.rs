@@ -50,8 +50,8 @@ impl Kinds {
         Self { all: watchable(discovery).map(Kind::new).collect(), namespace }
     }
 
-    /// Takes the kinds that the server serves now: adds new ones, and marks those that are gone. Kinds
-    /// of a version that could not be discovered stay as they are.
+    /// Takes the kinds that the server serves now: adds new ones, and marks those that are gone.
+    /// Kinds of a version that could not be discovered stay as they are.
     pub(super) fn update(&mut self, discovery: &Discovery) {
         for kind in &mut self.all {
             let gvk = &kind.served.resource.gvk;
@@ -76,7 +76,8 @@ impl Kinds {
         }
     }
 
-    /// Returns the position of a resource. If it was requested in another version, that one is used.
+    /// Returns the position of a resource. If it was requested in another version, that one is
+    /// used.
     pub(super) fn position_of(&mut self, requested: &ServedResource) -> usize {
         match self.all.iter().position(|it| is_same(&it.served, requested)) {
             Some(at) => {
@@ -115,8 +116,8 @@ impl Kinds {
         self.all.iter_mut().filter_map(|it| it.pane.as_mut())
     }
 
-    /// Begins to watch a kind: creates its table. Returns the columns for its source, or `None` if it
-    /// is watched already.
+    /// Begins to watch a kind: creates its table. Returns the columns for its source, or `None` if
+    /// it is watched already.
     ///
     /// # Errors
     /// Returns a message if too many kinds are watched.

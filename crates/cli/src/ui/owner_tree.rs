@@ -1,8 +1,8 @@
 //! The tree of an object: its owners above it and its dependents below it, from the rows of the
 //! kinds that are watched. Pure.
 //!
-//! Owners are named by the objects themselves. Dependents are found only among watched kinds, so the
-//! kinds that controllers of Kubernetes create for a kind are watched as well; see [`needed`].
+//! Owners are named by the objects themselves. Dependents are found only among watched kinds, so
+//! the kinds that controllers of Kubernetes create for a kind are watched as well; see [`needed`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -55,8 +55,8 @@ pub(super) struct OwnerTree {
     pub(super) is_truncated: bool,
 }
 
-/// Returns the kinds that the tree of an object needs and that are not watched: those of its owners,
-/// and those of which controllers create objects for its kind.
+/// Returns the kinds that the tree of an object needs and that are not watched: those of its
+/// owners, and those of which controllers create objects for its kind.
 pub(super) fn needed(kinds: &Kinds, root: &Target) -> Vec<usize> {
     let mut needed = Vec::new();
     let mut below = vec![root.kind];
@@ -124,8 +124,8 @@ fn kind_of(kinds: &Kinds, owner: &Owner) -> Option<usize> {
     kinds.by_kind(group, &owner.kind)
 }
 
-/// Returns the owner as an object of its kind: in the namespace of the dependent, unless the kind has
-/// none.
+/// Returns the owner as an object of its kind: in the namespace of the dependent, unless the kind
+/// has none.
 fn target_of(kinds: &Kinds, dependent: &Target, owner: &Owner) -> Option<Target> {
     let kind = kind_of(kinds, owner)?;
     let namespaced = kinds.get(kind)?.served.is_namespaced();

@@ -1,5 +1,5 @@
-//! Requests of the view: for the text of an object and its events, the log of a pod, and the kinds of
-//! the server.
+//! Requests of the view: for the text of an object and its events, the log of a pod, and the kinds
+//! of the server.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ use crate::watch::format::Objects;
 const MAX_EVENTS: u32 = 500;
 /// The number of older lines of a log that are requested.
 const TAIL: u64 = 1_000;
-/// The interval at which the kinds of the server are requested: a definition that was just installed
-/// should appear soon.
+/// The interval at which the kinds of the server are requested: a definition that was just
+/// installed should appear soon.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
 /// The annotation with the container that kubectl shows by default.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
@@ -69,8 +69,8 @@ async fn events(client: &Client, key: &ObjectKey, uid: Option<&str>) -> Result<V
     Ok(page.items)
 }
 
-/// Sends the resources of the server whenever they have changed, until the receiver is gone. A server
-/// that does not answer has not changed: the informers report that.
+/// Sends the resources of the server whenever they have changed, until the receiver is gone. A
+/// server that does not answer has not changed: the informers report that.
 pub(super) async fn rediscover(discovery: CachedDiscovery, events: mpsc::Sender<Event>) {
     let mut ticks = tokio::time::interval(DISCOVERY_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,5 +1,5 @@
-//! The loop of the view: feeds the state with keys, changes and results, carries out its effects, and
-//! draws it.
+//! The loop of the view: feeds the state with keys, changes and results, carries out its effects,
+//! and draws it.
 //!
 //! Each watched kind has an informer of rows. At most one object is read and one log followed at a
 //! time; both end when another is opened or the view ends. The kinds of the server are requested

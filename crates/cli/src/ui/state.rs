@@ -156,8 +156,8 @@ impl State {
         self.kind_at = found.unwrap_or(self.kind_at).min(shown.len().saturating_sub(1));
     }
 
-    /// Returns the positions of the kinds that match the filter. Kinds that are no longer served are
-    /// not shown, unless they are watched.
+    /// Returns the positions of the kinds that match the filter. Kinds that are no longer served
+    /// are not shown, unless they are watched.
     pub(super) fn shown_kinds(&self) -> Vec<usize> {
         let filter = self.kind_filter.to_lowercase();
         let words: Vec<_> = filter.split_whitespace().collect();

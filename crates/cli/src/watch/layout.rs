@@ -78,8 +78,8 @@ impl TableLayout {
         namespace.into_iter().chain(shown.map(cell)).collect()
     }
 
-    /// Compares two rows by one of the columns that are shown: numbers by their value, ages from the
-    /// newest object on.
+    /// Compares two rows by one of the columns that are shown: numbers by their value, ages from
+    /// the newest object on.
     pub(crate) fn compare(&self, one: &Row, other: &Row, column: usize) -> Ordering {
         let namespaces = usize::from(self.shape.namespaces);
         let Some(column) = column.checked_sub(namespaces) else {

@@ -20,8 +20,8 @@ use super::options::Output;
 use super::view::View;
 use crate::printer::Printer;
 
-/// The number of changes of each collection that may wait for stdout; then the server waits with us,
-/// and no change is lost.
+/// The number of changes of each collection that may wait for stdout; then the server waits with
+/// us, and no change is lost.
 const MAX_PENDING: usize = 1024;
 /// The number of texts that may wait between the collections and the printer.
 const QUEUE_LENGTH: usize = 16;
@@ -34,7 +34,8 @@ struct NamesNotFound(Vec<String>);
 /// The way of the lines of one collection to the printer.
 struct Outlet {
     lines: mpsc::Sender<String>,
-    /// Resolves when the collections before this one have sent their objects; true if there were any.
+    /// Resolves when the collections before this one have sent their objects; true if there were
+    /// any.
     turn: oneshot::Receiver<bool>,
     /// Lets the next collection send its objects.
     next: oneshot::Sender<bool>,

@@ -76,7 +76,8 @@ impl Window {
 pub(crate) struct LiveTable {
     entries: BTreeMap<ObjectKey, Entry>,
     order: RowOrder,
-    /// The deletions of the last seconds, oldest first, including those that a later addition undid.
+    /// The deletions of the last seconds, oldest first, including those that a later addition
+    /// undid.
     deletions: VecDeque<(Instant, ObjectKey)>,
     /// The number of entries whose object is deleted.
     deleted: usize,
@@ -258,8 +259,8 @@ impl LiveTable {
         }
     }
 
-    /// Returns the rows that changed last and, if there are fewer than `room`, the first ones of the
-    /// others, all in their order.
+    /// Returns the rows that changed last and, if there are fewer than `room`, the first ones of
+    /// the others, all in their order.
     fn newest(&self, room: usize) -> Vec<Shown<'_>> {
         let changed = self.newest.values().rev().take(room);
         let mut shown: BTreeMap<usize, Shown<'_>> = BTreeMap::new();

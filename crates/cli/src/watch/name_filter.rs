@@ -18,7 +18,8 @@ impl NameFilter {
         Self(unique)
     }
 
-    /// Returns the selector by which the server filters for us: there is one for a single name only.
+    /// Returns the selector by which the server filters for us: there is one for a single name
+    /// only.
     pub(super) fn selector(&self) -> Option<FieldSelector> {
         match &self.0[..] {
             [name] => Some(FieldSelector::name(name)),

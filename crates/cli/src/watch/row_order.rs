@@ -1,8 +1,8 @@
 //! The rows of a table in their order, of which any window can be read. Pure.
 //!
-//! A change costs the logarithm of the number of rows and the length of a chunk, and a window its own
-//! rows and the number of chunks. So a picture of a hundred thousand rows, drawn five times a second,
-//! is about as cheap as one of a hundred.
+//! A change costs the logarithm of the number of rows and the length of a chunk, and a window its
+//! own rows and the number of chunks. So a picture of a hundred thousand rows, drawn five times a
+//! second, is about as cheap as one of a hundred.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,14 +12,15 @@ use dogwatch::ObjectKey;
 
 use super::rows::Row;
 
-/// The number of rows at which a chunk is divided. Larger ones move more rows for each insertion, and
-/// smaller ones are more to count for each window.
+/// The number of rows at which a chunk is divided. Larger ones move more rows for each insertion,
+/// and smaller ones are more to count for each window.
 const MAX_CHUNK: usize = 512;
 
 type Compare = Box<dyn Fn(&Row, &Row) -> Ordering + Send>;
 type Filter = Box<dyn Fn(&Row) -> bool + Send>;
 
-/// The rows that match a filter, sorted by a comparison and, where that is undecided, by their keys.
+/// The rows that match a filter, sorted by a comparison and, where that is undecided, by their
+/// keys.
 pub(crate) struct RowOrder {
     compare: Compare,
     wants: Filter,

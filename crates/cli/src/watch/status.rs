@@ -78,8 +78,8 @@ impl StatusMessages {
     }
 }
 
-/// Returns a title with the number of objects and how far it can be trusted. `since` is the time since
-/// the cache was last synced.
+/// Returns a title with the number of objects and how far it can be trusted. `since` is the time
+/// since the cache was last synced.
 pub(crate) fn title(what: &str, count: usize, health: &Health, since: Option<Duration>) -> String {
     let objects = if count == 1 { "object" } else { "objects" };
     match (&health.state, since) {

@@ -1,7 +1,7 @@
 //! One of the watched collections: its resource, its scope, and the informer over it.
 //!
-//! Made from the options; read by the lines on stdout and by the screen, which differ in the type of
-//! the objects.
+//! Made from the options; read by the lines on stdout and by the screen, which differ in the type
+//! of the objects.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -37,8 +37,8 @@ fn run(home: &Path, arguments: &[&str]) -> Output {
     dogwatch(home, arguments).output().expect("the command is built with this test")
 }
 
-/// Checks that a failure is a line with the error, and at most one with its cause and one with a hint,
-/// and that each fits a terminal.
+/// Checks that a failure is a line with the error, and at most one with its cause and one with a
+/// hint, and that each fits a terminal.
 #[track_caller]
 fn assert_failure(printed: &str) {
     let lines: Vec<&str> = printed.lines().collect();

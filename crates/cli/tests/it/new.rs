@@ -1,4 +1,5 @@
-//! `dogwatch new`: the files of an operator, its manifests on our own API server, and what it rejects.
+//! `dogwatch new`: the files of an operator, its manifests on our own API server, and what it
+//! rejects.
 //!
 //! `cargo xtask new-operator` builds such an operator and runs its test.
 

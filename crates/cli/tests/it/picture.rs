@@ -1,5 +1,5 @@
-//! The picture that the output of a command leaves on a terminal: enough of one for cursor movements,
-//! erasing and text.
+//! The picture that the output of a command leaves on a terminal: enough of one for cursor
+//! movements, erasing and text.
 
 /// The size of the terminal; larger than what tests use.
 const WIDTH: usize = 300;

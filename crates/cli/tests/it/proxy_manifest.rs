@@ -1,4 +1,5 @@
-//! The manifest of the book for the proxy, and its rules: the command accepts its arguments and files.
+//! The manifest of the book for the proxy, and its rules: the command accepts its arguments and
+//! files.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! A server with fixed responses by path: enough of an API server for discovery. An API server with logs
-//! of containers.
+//! A server with fixed responses by path: enough of an API server for discovery. An API server with
+//! logs of containers.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,8 +25,8 @@ pub(crate) type Logs = &'static [(&'static str, &'static str)];
 /// A response, or the end of the connection.
 type Answered = io::Result<Response<UnsyncBoxBody<Bytes, io::Error>>>;
 
-/// Serves an API server with the logs of the containers of each pod, until the runtime of the test ends.
-/// Our server passes requests for logs on to a kubelet, and no test has one.
+/// Serves an API server with the logs of the containers of each pod, until the runtime of the test
+/// ends. Our server passes requests for logs on to a kubelet, and no test has one.
 pub(crate) async fn with_logs(server: &ApiServer, logs: Logs) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
     let address = listener.local_addr().expect("a bound listener has an address");

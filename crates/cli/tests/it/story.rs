@@ -146,8 +146,8 @@ fn the_whole_story_is_played_and_each_act_states_its_facts() {
     check_the_closing_table(&story);
 }
 
-/// The suggestions are what a user can paste: the command of this run, and a kubectl that changes what the
-/// story is about.
+/// The suggestions are what a user can paste: the command of this run, and a kubectl that changes
+/// what the story is about.
 fn check_the_suggestions(printed: &str) {
     let suggested: Vec<&str> =
         printed.lines().map(str::trim).filter(|it| it.contains(" --server ")).collect();
@@ -280,7 +280,8 @@ struct User {
 }
 
 impl User {
-    /// The buttons of the page: cut the watches, expire the history, kill a gRPC server, delete a pod.
+    /// The buttons of the page: cut the watches, expire the history, kill a gRPC server, delete a
+    /// pod.
     const BUTTONS: usize = 4;
 
     /// Reads the addresses that the demo prints before its first act.

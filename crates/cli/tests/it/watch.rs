@@ -221,7 +221,8 @@ async fn every_output_can_be_sorted_by_a_field() {
     }
 }
 
-/// The tables of `kubectl get pods,deployments`: the kind is in the name, and an empty line between.
+/// The tables of `kubectl get pods,deployments`: the kind is in the name, and an empty line
+/// between.
 #[tokio::test]
 async fn several_kinds_are_printed_in_their_order_with_the_kind_in_the_name() {
     let server = cluster().await;

@@ -1,7 +1,7 @@
 //! Differences between the stored object, the one that a caller sees, and the one that it writes.
 //!
-//! Objects are compared key by key. Lists and scalars are compared as a whole: items of a list have no
-//! names by which stored ones could be found again.
+//! Objects are compared key by key. Lists and scalars are compared as a whole: items of a list have
+//! no names by which stored ones could be found again.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The file of rules: YAML, in which every field is known and every value is checked. An error names
-//! its line.
+//! The file of rules: YAML, in which every field is known and every value is checked. An error
+//! names its line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,8 +91,8 @@ pub(crate) struct Parsed {
     pub(crate) stale: Vec<(String, String)>,
 }
 
-/// Parses the text of a file for the resources that are cached, each with its group. The error begins
-/// with the line.
+/// Parses the text of a file for the resources that are cached, each with its group. The error
+/// begins with the line.
 pub(crate) fn parse(text: &str, cached: &[(String, String)]) -> Result<Parsed, String> {
     if text.len() > MAX_BYTES {
         return Err(format!("the rules are larger than {MAX_BYTES} bytes"));
@@ -118,8 +118,8 @@ pub(crate) fn parse(text: &str, cached: &[(String, String)]) -> Result<Parsed, S
 
 /// Returns the cached resource that a word names: its plural, with its group or without.
 ///
-/// Resources of other groups may have the same plural, as pods have in metrics.k8s.io: a word without a
-/// group names none of them.
+/// Resources of other groups may have the same plural, as pods have in metrics.k8s.io: a word
+/// without a group names none of them.
 fn resolve(word: &str, cached: &[(String, String)]) -> Result<(String, String), String> {
     let found: BTreeSet<&(String, String)> = match word.split_once('.') {
         Some((name, group)) => cached.iter().filter(|it| is_same(it, group, name)).collect(),

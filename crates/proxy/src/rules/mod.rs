@@ -3,9 +3,9 @@
 //! A rule decides by the stored object whether it applies, so the order of rules matters only where
 //! they change the same field. It cannot change what identifies an object: key, uid, kind, version.
 //!
-//! A kind of change is a variant of `Change` in `rule.rs`, a function from an object to an object, and
-//! its fields in `file.rs`; a kind of condition is a field of `Objects`. Nothing else knows the kinds:
-//! views and writes compare the objects before and after.
+//! A kind of change is a variant of `Change` in `rule.rs`, a function from an object to an object,
+//! and its fields in `file.rs`; a kind of condition is a field of `Objects`. Nothing else knows the
+//! kinds: views and writes compare the objects before and after.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -53,8 +53,8 @@ impl RuleSet {
     }
 }
 
-/// Returns an object as its callers see it by these rules; `None` if it is hidden, and for a value that
-/// is no object.
+/// Returns an object as its callers see it by these rules; `None` if it is hidden, and for a value
+/// that is no object.
 pub(crate) fn seen(rules: &[Arc<Rule>], object: &Value) -> Option<Value> {
     if !object.is_object() {
         return None;
@@ -186,7 +186,8 @@ mod tests {
         assert_eq!(seen(&annotated, &json!({ "a": 1 })), Some(json!({ "a": 1 })), "it has no metadata");
     }
 
-    /// A change of an object by its caller: a value, or none, at one of the places that rules change.
+    /// A change of an object by its caller: a value, or none, at one of the places that rules
+    /// change.
     fn any_edit() -> impl Strategy<Value = (Vec<&'static str>, Option<Value>)> {
         let place = prop_oneof![
             Just(vec!["data", "a"]),
@@ -232,8 +233,8 @@ mod tests {
         patch.apply(object, &Schema::Any, &NoDefinitions).ok()
     }
 
-    /// Checks that `result` has, at every place, what the caller has changed of `read`, and otherwise what
-    /// is stored.
+    /// Checks that `result` has, at every place, what the caller has changed of `read`, and
+    /// otherwise what is stored.
     fn check_stored(
         read: &Value,
         written: &Value,
@@ -314,7 +315,8 @@ mod tests {
             check_stored(&read, &written, &object, &result)?;
         }
 
-        /// A patch is refused, or it does to the stored object what it does to the one that is seen.
+        /// A patch is refused, or it does to the stored object what it does to the one that is
+        /// seen.
         #[test]
         fn a_callers_patch_is_stored_or_refused(
             texts in proptest::collection::vec(any_rule(), 1..4),
@@ -338,7 +340,8 @@ mod tests {
                 let (Some(wanted), Some(result)) = (wanted, result) else { continue };
                 check_stored(&read, &wanted, &object, &result)?;
             }
-            // What a manager applies is merged like a merge patch; its lists are refused as a whole.
+            // What a manager applies is merged like a merge patch; its lists are refused as a
+            // whole.
             if check_patch(&rules, PatchForm::Apply, &merge, &object).is_ok() {
                 prop_assert!(check_patch(&rules, PatchForm::Merge, &merge, &object).is_ok());
             }

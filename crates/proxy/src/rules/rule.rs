@@ -15,8 +15,9 @@ use super::pointer::Pointer;
 const HOSTS: [&str; 4] =
     ["/spec/rules/*/host", "/spec/tls/*/hosts/*", "/spec/hostnames/*", "/spec/externalName"];
 
-/// The annotation of `kubectl apply` with the whole object as it was applied: `LastAppliedConfigAnnotation`
-/// in k8s.io/api v0.36.4 core/v1/annotation_key_constants.go. It repeats what a rule redacts.
+/// The annotation of `kubectl apply` with the whole object as it was applied:
+/// `LastAppliedConfigAnnotation` in k8s.io/api v0.36.4 core/v1/annotation_key_constants.go. It
+/// repeats what a rule redacts.
 const LAST_APPLIED: [&str; 3] =
     ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
 
@@ -96,8 +97,9 @@ impl Rule {
         self.changes.iter().any(|it| matches!(it, Change::Hide))
     }
 
-    /// Returns true if the rule keeps something from its callers. They may not write then: the answer to
-    /// a patch could show it, and so could an object that no longer has the rule's labels.
+    /// Returns true if the rule keeps something from its callers. They may not write then: the
+    /// answer to a patch could show it, and so could an object that no longer has the rule's
+    /// labels.
     pub(crate) fn conceals(&self) -> bool {
         conceal(&self.changes)
     }
@@ -144,8 +146,8 @@ impl Change {
         match self {
             Self::Hide => return None,
             Self::Patch(patch) => {
-                // A patch that does not apply to this object, for example because of its `test`, leaves
-                // it as it is.
+                // A patch that does not apply to this object, for example because of its `test`,
+                // leaves it as it is.
                 if let Ok(patched) = patch.apply(&object, &Schema::Any, &NoDefinitions) {
                     object = patched;
                 }

@@ -1,8 +1,8 @@
-//! Writes of objects that rules change for their caller: what the caller changes is stored or refused,
-//! and nothing that a rule added is stored.
+//! Writes of objects that rules change for their caller: what the caller changes is stored or
+//! refused, and nothing that a rule added is stored.
 //!
-//! Both an update and a patch are compared with the object as the caller sees it now. So nothing here
-//! depends on the kinds of changes that rules make.
+//! Both an update and a patch are compared with the object as the caller sees it now. So nothing
+//! here depends on the kinds of changes that rules make.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Restarts of the server behind the proxy, of the proxy itself, and several proxies side by side: an
-//! informer always ends equal to the server.
+//! Restarts of the server behind the proxy, of the proxy itself, and several proxies side by side:
+//! an informer always ends equal to the server.
 
 use std::net::SocketAddr;
 

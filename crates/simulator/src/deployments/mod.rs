@@ -242,9 +242,9 @@ impl Rollout<'_> {
                 }
                 Ok(true)
             }
-            // It is the set of this template, which the cache does not show yet, or another template
-            // has the same hash: then the next attempt uses another one (`getNewReplicaSet` in
-            // k8s.io/kubernetes v1.36.4 pkg/controller/deployment/sync.go).
+            // It is the set of this template, which the cache does not show yet, or another
+            // template has the same hash: then the next attempt uses another one
+            // (`getNewReplicaSet` in k8s.io/kubernetes v1.36.4 pkg/controller/deployment/sync.go).
             Err(error) if error.is_already_exists() => {
                 let Ok(set_key) = ObjectKey::from_parts(key.namespace(), &name) else { return Err(error) };
                 let Some(existing) = self.of.sets.live(&set_key).await? else { return Err(error) };

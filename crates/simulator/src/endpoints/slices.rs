@@ -93,8 +93,8 @@ pub(super) fn writes(service: &Value, wanted: Vec<(Vec<Value>, Vec<Value>)>, sli
     writes
 }
 
-/// Returns true if a slice belongs to this service, not to a former one of the same name, with which
-/// it would be garbage collected (`ownedBy` in k8s.io/endpointslice v0.36.4 utils.go).
+/// Returns true if a slice belongs to this service, not to a former one of the same name, with
+/// which it would be garbage collected (`ownedBy` in k8s.io/endpointslice v0.36.4 utils.go).
 fn is_owned(slice: &Value, service: &Value) -> bool {
     let mut owners = items(slice, "/metadata/ownerReferences").iter();
     owners.any(|it| text(it, "/uid") == text(service, "/metadata/uid") && text(it, "/kind") == "Service")

@@ -14,8 +14,8 @@ const OF_NODE: u32 = 253;
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     held: HashMap<String, ObjectKey>,
-    /// The addresses that pods do not have in their status yet, by the uid of the pod. A pod gets the
-    /// same one again if the report of its status has failed.
+    /// The addresses that pods do not have in their status yet, by the uid of the pod. A pod gets
+    /// the same one again if the report of its status has failed.
     unreported: HashMap<String, String>,
     /// For each network, a position before which all addresses are in use. A search starts there,
     /// instead of passing the addresses of all other pods.

@@ -131,7 +131,8 @@ impl Kubelet {
 
     /// Ends a pod that is being deleted, and removes it. Its phase becomes terminal first, as the
     /// kubelet requires in `canBeDeleted` (k8s.io/kubernetes v1.36.4
-    /// pkg/kubelet/status/status_manager.go): finalizers may keep the pod, and others wait for its end.
+    /// pkg/kubelet/status/status_manager.go): finalizers may keep the pod, and others wait for its
+    /// end.
     async fn stop(&self, key: &ObjectKey, pod: &Pod, writer: Writer<'_>) -> Result<Action, Error> {
         if !pod.has_ended {
             self.record_each(pod, |it| Event::normal("Killing", format!("Stopping container {it}"))).await;
@@ -142,8 +143,8 @@ impl Kubelet {
         self.remove(key, pod, writer).await
     }
 
-    /// Writes the status of a pod after a stage. Returns the pod, or `None` if there is no pod of this
-    /// name.
+    /// Writes the status of a pod after a stage. Returns the pod, or `None` if there is no pod of
+    /// this name.
     async fn report(
         &self,
         key: &ObjectKey,
@@ -162,7 +163,8 @@ impl Kubelet {
     /// `markFailedAndDeletePodWithCondition` (k8s.io/kubernetes v1.36.4
     /// pkg/controller/podgc/gc_controller.go).
     async fn collect(&self, key: &ObjectKey, pod: &Value, context: &Context) -> Result<Action, Error> {
-        // The cache may be behind (`checkIfNodeExists` in the same file of kube-controller-manager).
+        // The cache may be behind (`checkIfNodeExists` in the same file of
+        // kube-controller-manager).
         if self.nodes.live(&ObjectKey::cluster(text(pod, "/spec/nodeName"))).await?.is_some() {
             return Ok(Action::RequeueAfter(QUARANTINE));
         }
@@ -313,8 +315,8 @@ fn take_address(addresses: &mut Addresses, key: &ObjectKey, uid: &str, node: &Va
     addresses.take(key, uid, network)
 }
 
-/// Returns the addresses of a node: the first one, and the first of the other family (`GetNodeHostIPs`
-/// in k8s.io/kubernetes v1.36.4 pkg/util/node/node.go). There may be none.
+/// Returns the addresses of a node: the first one, and the first of the other family
+/// (`GetNodeHostIPs` in k8s.io/kubernetes v1.36.4 pkg/util/node/node.go). There may be none.
 fn hosts(node: &Value) -> Vec<&str> {
     let of_type = |kind: &'static str| {
         let all = items(node, "/status/addresses").iter().filter(move |it| text(it, "/type") == kind);

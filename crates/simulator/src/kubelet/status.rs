@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::condition;
 use crate::json_access::{at, items, number, text};
 
-/// The exit codes of a program that a signal has ended: SIGKILL, or SIGTERM, which the kubelet sends
-/// first.
+/// The exit codes of a program that a signal has ended: SIGKILL, or SIGTERM, which the kubelet
+/// sends first.
 const KILLED: u8 = 128 + 9;
 const TERMINATED: u8 = 128 + 15;
 
@@ -78,9 +78,9 @@ pub(super) fn expired(pod: &Value, facts: Facts<'_>) -> Value {
     status
 }
 
-/// Returns the status of a pod that was stopped because it is deleted. It has failed, unlike the pod
-/// of a program that handles SIGTERM and exits with 0: otherwise the deletion of a pod would complete
-/// its Job (`getPhase` in k8s.io/kubernetes v1.36.4 pkg/kubelet/kubelet_pods.go).
+/// Returns the status of a pod that was stopped because it is deleted. It has failed, unlike the
+/// pod of a program that handles SIGTERM and exits with 0: otherwise the deletion of a pod would
+/// complete its Job (`getPhase` in k8s.io/kubernetes v1.36.4 pkg/kubelet/kubelet_pods.go).
 pub(super) fn stopped(pod: &Value, facts: Facts<'_>) -> Value {
     ended(pod, facts, TERMINATED)
 }
@@ -118,7 +118,8 @@ fn common(pod: &Value, facts: Facts<'_>) -> Value {
     status
 }
 
-/// Sets a list of addresses and the field for its first one. kube-apiserver rejects empty addresses.
+/// Sets a list of addresses and the field for its first one. kube-apiserver rejects empty
+/// addresses.
 fn set_addresses(status: &mut Value, first: &str, all: &str, addresses: &[&str]) {
     let list: Vec<Value> =
         addresses.iter().filter(|it| !it.is_empty()).map(|it| json!({ "ip": it })).collect();

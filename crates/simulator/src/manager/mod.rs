@@ -7,8 +7,8 @@
 //!
 //! The caches decide what to process. Before anything is deleted or released, the state that the
 //! decision depends on is read from the server, and the write names the uid of that state, and its
-//! version where it matters. So an object that was replaced, or changed meanwhile, is never touched,
-//! and a controller may be dropped at any moment and started again.
+//! version where it matters. So an object that was replaced, or changed meanwhile, is never
+//! touched, and a controller may be dropped at any moment and started again.
 //!
 //! The `mod` lines below are in layer order.
 

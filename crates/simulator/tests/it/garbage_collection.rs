@@ -180,8 +180,8 @@ async fn an_object_with_a_missing_owner_is_deleted_at_once() {
     assert!(it.all(EVENTS).is_empty());
 }
 
-/// Regression test: nothing processed a dependent again whose owner existed, but was in no cache. Only
-/// the deletion of an owner that a cache has is observed.
+/// Regression test: nothing processed a dependent again whose owner existed, but was in no cache.
+/// Only the deletion of an owner that a cache has is observed.
 #[tokio::test(start_paused = true)]
 async fn a_dependent_is_deleted_after_an_owner_that_no_cache_ever_had() {
     let secrets: Kind = ("v1", "Secret");
@@ -333,8 +333,8 @@ async fn dependents_of_custom_objects_are_deleted_with_the_definition() {
     assert!(it.get(MAPS, "default/early").is_some());
 }
 
-/// Regression test: the deletion of a definition counted as that of all its objects. In kube-apiserver
-/// they outlive a definition whose finalizer a client has removed.
+/// Regression test: the deletion of a definition counted as that of all its objects. In
+/// kube-apiserver they outlive a definition whose finalizer a client has removed.
 #[tokio::test(start_paused = true)]
 async fn dependents_stay_if_a_client_has_removed_the_finalizer_of_the_definition() {
     for waits in [true, false] {
@@ -607,8 +607,8 @@ async fn finalizers_of_objects_hold_a_definition_that_serves_no_version() {
     assert_orphaned(&it, "default/m");
 }
 
-/// Regression test: after a hundred objects that needed no request, the collector waited for the next
-/// event, although others waited for a slot.
+/// Regression test: after a hundred objects that needed no request, the collector waited for the
+/// next event, although others waited for a slot.
 #[tokio::test(start_paused = true)]
 async fn all_objects_that_wait_for_a_slot_are_collected() {
     let it = ManagedCluster::start().await;

@@ -1,4 +1,5 @@
-//! Tests of the simulator and the controller manager, through their public API, on our own API server.
+//! Tests of the simulator and the controller manager, through their public API, on our own API
+//! server.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod test_cluster;

@@ -281,8 +281,8 @@ async fn slow_deletions_do_not_delay_other_namespaces_for_long() {
     manager.stop().await;
 }
 
-/// Regression test: an error of the write of the conditions ended each pass before the finalizer was
-/// removed.
+/// Regression test: an error of the write of the conditions ended each pass before the finalizer
+/// was removed.
 #[tokio::test(start_paused = true)]
 async fn a_namespace_ends_although_its_conditions_cannot_be_written() {
     let at = TestServer::start().await;

@@ -1,4 +1,5 @@
-//! Pods that are deleted: the kubelet reports that their containers have ended before it removes them.
+//! Pods that are deleted: the kubelet reports that their containers have ended before it removes
+//! them.
 
 use std::time::Duration;
 

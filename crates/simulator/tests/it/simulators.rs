@@ -448,8 +448,8 @@ async fn nodes_are_ready_and_renew_their_leases_if_configured() {
     assert_eq!(next["spec"]["renewTime"], "2026-01-02T03:04:15.000000Z");
 }
 
-/// The node lifecycle controller of kube-controller-manager sets the conditions of a node whose lease
-/// is not renewed in time; only the kubelet sets them back.
+/// The node lifecycle controller of kube-controller-manager sets the conditions of a node whose
+/// lease is not renewed in time; only the kubelet sets them back.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_reported_as_lost_becomes_ready_again() {
     let mut settings = Settings::only_nodes();

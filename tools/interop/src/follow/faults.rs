@@ -1,5 +1,5 @@
-//! The disturbances of the followers, and those of our own server: rules that stay while the followers
-//! run, and actions that are repeated.
+//! The disturbances of the followers, and those of our own server: rules that stay while the
+//! followers run, and actions that are repeated.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const FAULTS: &str = "/_dogwatch/faults";
 /// The pause between two actions.
 const PACE: Duration = Duration::from_millis(1_500);
 
-/// What disturbs the followers.
+/// Faults that disturb the followers.
 pub(crate) trait Disturbances {
     /// Disturbs them again and again until it is dropped.
     async fn repeat(&mut self) -> Result<Infallible>;

@@ -84,8 +84,8 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     follow(&options.load, &servers, Faults::begin(connector)).await
 }
 
-/// Prints the result of each follower, and fails if a cache differs from the server's state. `disturb`
-/// is polled when the objects are there.
+/// Prints the result of each follower, and fails if a cache differs from the server's state.
+/// `disturb` is polled when the objects are there.
 pub(crate) async fn follow<D: Disturbances>(
     load: &Load,
     servers: &Servers<'_>,

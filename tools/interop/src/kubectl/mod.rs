@@ -60,8 +60,8 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     if options.record { record(&options.kubectl, kubeconfig) } else { compare(&options.kubectl, kubeconfig) }
 }
 
-/// Runs the session on the server of this kubeconfig, and fails if a step has another outcome than the
-/// recorded one.
+/// Runs the session on the server of this kubeconfig, and fails if a step has another outcome than
+/// the recorded one.
 pub(crate) fn compare(kubectl: &Path, kubeconfig: &Path) -> Result<()> {
     let recorded = recorded_steps()?;
     let session = Session::new(kubectl, kubeconfig, &stored().join("files"))?;

@@ -15,7 +15,7 @@
 mod devtools;
 mod program;
 mod demo;
-mod parts;
+mod expected_page;
 mod checks;
 
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use anyhow::{Context, Result, ensure};
 use checks::Visit;
 use demo::Demo;
 use devtools::DevTools;
-use parts::{DEMO_EDGES, DEMO_MOVEMENT, DEMO_PARTS, MOVEMENT, PARTS};
+use expected_page::{DEMO_EDGES, DEMO_MOVEMENT, DEMO_PARTS, MOVEMENT, PARTS};
 use program::Program;
 use testbed::server::OwnServer;
 

@@ -1,5 +1,5 @@
-//! The disturbances of followers behind a proxy: connections on both of its sides are cut, its server
-//! cannot be reached for a while, and the proxy is replaced by one without history.
+//! The disturbances of followers behind a proxy: connections on both of its sides are cut, its
+//! server cannot be reached for a while, and the proxy is replaced by one without history.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -13,8 +13,8 @@ use crate::follow::{Disturbances, Faults};
 
 /// The pause between two disturbances.
 const PACE: Duration = Duration::from_secs(1);
-/// The time for which the server cannot be reached: long enough that a server which compacts its history
-/// every second has forgotten what the proxy has seen.
+/// The time for which the server cannot be reached: long enough that a server which compacts its
+/// history every second has forgotten what the proxy has seen.
 const OUTAGE: Duration = Duration::from_secs(3);
 
 /// The connections of a proxy, the proxy, and the faults of its server.

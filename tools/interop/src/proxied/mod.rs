@@ -1,5 +1,5 @@
-//! The suites of this repository through `dogwatch proxy`, which caches every resource of the server
-//! behind it: `cargo xtask proxied`.
+//! The suites of this repository through `dogwatch proxy`, which caches every resource of the
+//! server behind it: `cargo xtask proxied`.
 //!
 //! ```text
 //! scenarios   ─┐
@@ -8,8 +8,8 @@
 //! follow      ─┘
 //! ```
 //!
-//! A suite does not know that there is a proxy: what passes on the server passes through the proxy. Each
-//! suite has a proxy of its own, which must have answered reads from memory.
+//! A suite does not know that there is a proxy: what passes on the server passes through the proxy.
+//! Each suite has a proxy of its own, which must have answered reads from memory.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -46,8 +46,8 @@ pub(crate) struct Options {
     suites: Vec<Suite>,
     #[command(flatten)]
     ours: OwnServer,
-    /// Use the server of this kubeconfig, whose user has a bearer token and may do everything. It must be
-    /// for tests only. The conformance suite also needs a user with a client certificate.
+    /// Use the server of this kubeconfig, whose user has a bearer token and may do everything. It
+    /// must be for tests only. The conformance suite also needs a user with a client certificate.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The server of --kubeconfig authorizes requests by roles: replay the scenarios about these.

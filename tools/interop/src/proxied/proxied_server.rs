@@ -17,8 +17,8 @@ use testbed::server::free_port;
 
 use super::relay::Relay;
 
-/// A proxy in front of a server. It is always on the same port with the same certificate, so that it
-/// can be replaced by another process under the eyes of its clients.
+/// A proxy in front of a server. It is always on the same port with the same certificate, so that
+/// it can be replaced by another process under the eyes of its clients.
 #[derive(Debug)]
 pub(super) struct ProxiedServer {
     /// The users of the server's kubeconfig, with the proxy as their server.
@@ -44,9 +44,9 @@ pub(super) struct Counts {
 }
 
 impl ProxiedServer {
-    /// Starts a proxy that caches all resources of the server of this kubeconfig, and waits until it has
-    /// all objects. It reaches the server through `relay`, if that is given. Its log with every request
-    /// is in `logs`.
+    /// Starts a proxy that caches all resources of the server of this kubeconfig, and waits until
+    /// it has all objects. It reaches the server through `relay`, if that is given. Its log with
+    /// every request is in `logs`.
     ///
     /// # Errors
     /// If the server does not answer, or the proxy does not become ready.
@@ -125,8 +125,8 @@ impl ProxiedServer {
         Ok(path)
     }
 
-    /// Kills the proxy, and starts another process in its place. It accepts requests when this returns,
-    /// and has no history.
+    /// Kills the proxy, and starts another process in its place. It accepts requests when this
+    /// returns, and has no history.
     ///
     /// # Errors
     /// If it does not start.
@@ -171,8 +171,8 @@ async fn resources(client: &Client) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Returns the authority of client certificates: kube-apiserver publishes it, and that of our own server
-/// is the one of its own certificate.
+/// Returns the authority of client certificates: kube-apiserver publishes it, and that of our own
+/// server is the one of its own certificate.
 async fn client_authority(client: &Client, config: &Config) -> Result<String> {
     let maps = Api::<ConfigMap>::namespaced(client.clone(), "kube-system");
     let published = maps.get_opt("extension-apiserver-authentication").await?;
@@ -182,7 +182,8 @@ async fn client_authority(client: &Client, config: &Config) -> Result<String> {
     }
 }
 
-/// Returns a kubeconfig with the same users, and this port on loopback as the server of every cluster.
+/// Returns a kubeconfig with the same users, and this port on loopback as the server of every
+/// cluster.
 fn with_server(kubeconfig: &Path, port: u16, ca: &str, name: Option<&str>) -> Result<String> {
     let mut kubeconfig = Kubeconfig::read(kubeconfig)?;
     kubeconfig.resolve_paths();

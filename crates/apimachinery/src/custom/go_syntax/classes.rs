@@ -106,8 +106,8 @@ impl<'a> Reader<'a> {
         self.atom(size)
     }
 
-    /// Writes a class with a name inside of another one, unless it is there already. Returns the size
-    /// that it adds.
+    /// Writes a class with a name inside of another one, unless it is there already. Returns the
+    /// size that it adds.
     fn named(
         &mut self,
         class: String,

@@ -10,8 +10,8 @@
 //! Two limits are narrower than Go's: groups nest at most 50 deep instead of 1000, and an
 //! expression may take 16 MiB when it is compiled. Go's limit is 128 MiB, which 1,000 letters
 //! (`\pL{1000}`) do not exceed there: it keeps a class as ranges of characters, here it becomes
-//! states for each byte. In addition, Go accepts a repetition after a flag group such as `(?i)`, and
-//! applies it to what is before the group; here it is an error.
+//! states for each byte. In addition, Go accepts a repetition after a flag group such as `(?i)`,
+//! and applies it to what is before the group; here it is an error.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -32,8 +32,8 @@ pub(super) use size::LARGEST;
 #[derive(Debug)]
 pub(super) struct Translated {
     pub(super) expression: String,
-    /// The approximate number of bytes of the compiled expression, and of what would take as long to
-    /// compile as the parts that take longer than they are large. At most [`LARGEST`].
+    /// The approximate number of bytes of the compiled expression, and of what would take as long
+    /// to compile as the parts that take longer than they are large. At most [`LARGEST`].
     pub(super) size: u64,
 }
 

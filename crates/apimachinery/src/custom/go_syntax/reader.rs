@@ -22,7 +22,8 @@ pub(super) struct Reader<'a> {
     pub(super) out: String,
     /// The open groups; the whole expression is the first.
     pub(super) open: Vec<Group>,
-    /// True if a flag `i` was parsed. Cases are then added to every class, one code point at a time.
+    /// True if a flag `i` was parsed. Cases are then added to every class, one code point at a
+    /// time.
     pub(super) folds: bool,
     /// The work that takes longer than the result is large, as a number of bytes that take as long.
     pub(super) work: u64,
@@ -44,8 +45,8 @@ impl<'a> Reader<'a> {
                 let group = self.group();
                 group.settle();
                 group.has_sequences |= std::mem::take(&mut group.atoms) != 1;
-                // Alternatives that are single characters become one class, and so do those that are
-                // classes after the crate has removed what is empty and what all begin with.
+                // Alternatives that are single characters become one class, and so do those that
+                // are classes after the crate has removed what is empty and what all begin with.
                 let are_words = group.has_sequences && !group.has_others;
                 let sorted = if are_words { 0 } else { group.size / SORTED_PER_BYTE };
                 // An alternative takes a transition even if it is empty.
@@ -73,7 +74,8 @@ impl<'a> Reader<'a> {
                         return Err(error("invalid repeat count", self.since(begin)));
                     }
                     let least = least.unwrap_or_default();
-                    // A repetition without an upper bound multiplies by the lower one, if that is not 0.
+                    // A repetition without an upper bound multiplies by the lower one, if that is
+                    // not 0.
                     self.repeat(begin, Some(most.flatten().unwrap_or(least.max(1))))?;
                 }
             },
@@ -104,8 +106,8 @@ impl<'a> Reader<'a> {
         self.add(Atom { repeats: 1, size, is_group: false, repeated_at: None })
     }
 
-    /// Adds an atom to the open group. Fails as soon as the group is too large, since the rest of the
-    /// expression may be long.
+    /// Adds an atom to the open group. Fails as soon as the group is too large, since the rest of
+    /// the expression may be long.
     fn add(&mut self, atom: Atom) -> Result<(), SyntaxError> {
         let group = self.group();
         group.settle();
@@ -201,8 +203,8 @@ impl<'a> Reader<'a> {
         let Some(atom) = &mut self.group().atom else {
             return Err(error("missing argument to repetition operator", text));
         };
-        // Go accepts two operators with an empty `\Q\E` or `(?)` between them. Each would be one level
-        // of nesting without a group, so that is rejected.
+        // Go accepts two operators with an empty `\Q\E` or `(?)` between them. Each would be one
+        // level of nesting without a group, so that is rejected.
         if let Some(first) = atom.repeated_at {
             let both = &self.whole[first..self.whole.len() - self.rest.len()];
             return Err(error("invalid nested repetition operator", both));

@@ -20,8 +20,8 @@ pub(super) const OF_OTHERS: u64 = 450;
 /// The approximate number of bytes of the repetition of a group. The sizes of other atoms include
 /// theirs.
 pub(super) const OF_REPETITION: u64 = 160;
-/// The number of code points that the crate compares with the table of cases in the time that it takes
-/// for one byte of a compiled expression.
+/// The number of code points that the crate compares with the table of cases in the time that it
+/// takes for one byte of a compiled expression.
 pub(super) const FOLDED_PER_BYTE: u64 = 4;
 /// The number of bytes of alternatives that the crate sorts again for each further one, if all are
 /// single characters, in the time that it takes for one byte of a compiled expression.

@@ -107,8 +107,8 @@ fn check<'a>(
     mode: Mode<'a>,
 ) -> Outcome<'a> {
     let mut outcome = Outcome::new(mode);
-    // With messages, an unchanged value is skipped before any is formatted. Without them, a value is
-    // compared only if it is invalid: a comparison at each level costs more than most checks.
+    // With messages, an unchanged value is skipped before any is formatted. Without them, a value
+    // is compared only if it is invalid: a comparison at each level costs more than most checks.
     if !mode.is_quiet() && (mode.has_full_report() || old == Some(value)) {
         return outcome;
     }
@@ -252,8 +252,8 @@ fn check_items(
     outcome: &mut Outcome<'_>,
 ) {
     if let Some(schema_of_items) = schema.items.as_deref() {
-        // Several items with the same keys have the same old item, so the old lists in it are searched
-        // once for each of them.
+        // Several items with the same keys have the same old item, so the old lists in it are
+        // searched once for each of them.
         let old = old.filter(|_| !items.is_empty());
         let former = FormerItems::new(schema, old, |count| outcome.take_checks(count, path));
         for (index, item) in items.iter().enumerate() {

@@ -17,8 +17,9 @@ pub(super) const MOST_REPORTED: usize = 1_000;
 /// The size of all messages, in bytes, from which on no more problems are reported.
 pub(super) const MOST_BYTES: usize = 1024 * 1024;
 
-/// The size of all repeated messages, in bytes, from which on no more problems are reported. Each is
-/// formatted before it is known to be a repeat, and `allOf` can have the same problem in each entry.
+/// The size of all repeated messages, in bytes, from which on no more problems are reported. Each
+/// is formatted before it is known to be a repeat, and `allOf` can have the same problem in each
+/// entry.
 const MOST_REPEATED_BYTES: usize = 4 * 1024 * 1024;
 
 /// The way in which a value is checked.

@@ -15,8 +15,8 @@ use crate::custom::value_path::ValuePath;
 use crate::weight;
 
 /// The number of steps of a regular expression that take as long as one check. The patterns of one
-/// definition take at most 131,072 checks to compile, less than [`FREE_CHECKS`], so the first object
-/// that needs them can afford that.
+/// definition take at most 131,072 checks to compile, less than [`FREE_CHECKS`], so the first
+/// object that needs them can afford that.
 const STEPS_PER_CHECK: usize = 8;
 
 pub(super) fn check_null(schema: &Structural, path: &ValuePath<'_>, outcome: &mut Outcome<'_>) {

@@ -134,8 +134,8 @@ fn validate_update(out: &mut FieldErrors, new: &Value, old: &Value) {
             .filter(|(key, _)| match *key {
                 "resources" => text(old, "/status/phase") != "Bound",
                 "volumeName" => !text(old, "/spec/volumeName").is_empty(),
-                // kube-controller-manager sets the default class of a claim that was created without
-                // one (`validateStorageClassUpgradeFromNil` in k8s.io/kubernetes v1.36.4
+                // kube-controller-manager sets the default class of a claim that was created
+                // without one (`validateStorageClassUpgradeFromNil` in k8s.io/kubernetes v1.36.4
                 // pkg/apis/core/validation/validation.go).
                 "storageClassName" => at(old, "/spec/storageClassName").is_some_and(|it| !it.is_null()),
                 key => key != "volumeAttributesClassName",

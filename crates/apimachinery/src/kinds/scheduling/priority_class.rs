@@ -24,8 +24,8 @@ pub(crate) static RULES: KindRules = KindRules {
     validate_create: priority_class,
     validate_update: Some(validate_update),
     // `REST.Delete` in k8s.io/kubernetes v1.36.4
-    // pkg/registry/scheduling/priorityclass/storage/storage.go, which a deletion of all classes does
-    // not call.
+    // pkg/registry/scheduling/priorityclass/storage/storage.go, which a deletion of all classes
+    // does not call.
     undeletable: Some(Undeletable {
         names: &["system-node-critical", "system-cluster-critical"],
         why: "this is a system priority class and cannot be deleted",

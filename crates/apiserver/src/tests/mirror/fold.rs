@@ -106,7 +106,8 @@ impl Server {
     }
 }
 
-/// Returns the view with this identity: the first hides green objects, the second shows blue ones as red.
+/// Returns the view with this identity: the first hides green objects, the second shows blue ones
+/// as red.
 fn view(identity: Option<u64>) -> View {
     let Some(identity) = identity else { return View::unchanged() };
     View::new(identity, move |object| {

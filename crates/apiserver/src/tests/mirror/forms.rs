@@ -155,8 +155,8 @@ async fn only_reads_of_the_resource_itself_are_served() {
     assert_eq!(mirror.respond(post, View::unchanged(), &Newest(0)).await.status(), 405);
 }
 
-/// kube-apiserver v1.36.4 writes Go's structs: a time has no omitempty that would apply to it, and an
-/// empty message in protobuf.
+/// kube-apiserver v1.36.4 writes Go's structs: a time has no omitempty that would apply to it, and
+/// an empty message in protobuf.
 #[tokio::test]
 async fn a_time_that_is_not_set_is_null_in_json_and_not_absent() {
     let conditions = json!([{ "type": "Ready", "status": "True", "lastProbeTime": null,

@@ -250,7 +250,8 @@ async fn several_objects_may_be_deleted_at_one_version() {
     assert_eq!(maps.get(LIST).await.names(), ["c"]);
 }
 
-/// A client that has seen only some of the deletions that a list shows, and resumes, gets all of them.
+/// A client that has seen only some of the deletions that a list shows, and resumes, gets all of
+/// them.
 #[tokio::test(start_paused = true)]
 async fn a_watch_can_resume_between_the_deletions_of_a_list() {
     let maps = Maps::listed(10, &[map("a", 5, "red"), map("b", 6, "red"), map("c", 7, "red")]);

@@ -75,7 +75,8 @@ fn unavailable(scene: &Scene, last: u64) -> BTreeSet<PodEvent> {
     events
 }
 
-/// Returns true if a deletion is reported for each pod that the informer has received and that is gone.
+/// Returns true if a deletion is reported for each pod that the informer has received and that is
+/// gone.
 fn reports_all_deletions(scene: &Scene) -> bool {
     let (reported, reference) = (scene.deletions.all(), scene.reference.tap.events());
     let received: BTreeSet<String> = scene.tap.events().into_iter().map(|it| it.uid).collect();

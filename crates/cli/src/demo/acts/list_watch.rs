@@ -84,8 +84,8 @@ async fn list(scene: &Scene, stage: &Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the informer and both naive clients, as far as they are connected, have received what
-/// the server sent so far.
+/// Waits until the informer and both naive clients, as far as they are connected, have received
+/// what the server sent so far.
 async fn caught_up(scene: &Scene) -> anyhow::Result<()> {
     let taps = [&scene.tap, &scene.watch_once.tap, &scene.watch_again.tap];
     let is_done = |it: &Tap| !it.is_connected() || workload::are_known(scene, &it.pods());

@@ -27,8 +27,8 @@ pub(super) const ACTS: [(&str, &str); 6] = [
 /// Plays an act by its index. Returns its outcome, for the summary.
 ///
 /// # Errors
-/// Returns an error if a request fails, or if something does not happen in time. The next act can be
-/// played all the same.
+/// Returns an error if a request fails, or if something does not happen in time. The next act can
+/// be played all the same.
 pub(super) async fn play(index: usize, scene: &mut Scene, stage: &Stage) -> anyhow::Result<String> {
     let (title, about) = ACTS[index];
     stage.headline(index + 1, title, about).await;

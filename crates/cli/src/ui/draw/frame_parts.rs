@@ -29,7 +29,8 @@ const TABLE_KEYS: [&str; 10] = [
     "Tab next",
 ];
 
-/// Draws the watched kinds, with the current one marked. If not all fit, the first ones are left out.
+/// Draws the watched kinds, with the current one marked. If not all fit, the first ones are left
+/// out.
 pub(super) fn tabs(buffer: &mut Buffer, area: Rect, state: &State, theme: Theme) {
     let tabs = state.kinds.watched().map(|(at, kind, pane)| {
         let problem = if pane.is_synced() { "" } else { "!" };
@@ -122,7 +123,8 @@ fn log_title(state: &State, page: &LogPage) -> String {
     format!("Log of {name}{container}: {lines}{dropped}{end}{paused}")
 }
 
-/// Draws the filter that is being typed, a message, or the keys. Returns the text before the cursor.
+/// Draws the filter that is being typed, a message, or the keys. Returns the text before the
+/// cursor.
 pub(super) fn hint(buffer: &mut Buffer, area: Rect, state: &State, theme: Theme) -> Option<String> {
     if state.typing.is_some() {
         let typed = format!("/{}", without_controls(state.filter()));

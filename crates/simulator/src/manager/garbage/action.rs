@@ -116,9 +116,9 @@ impl Target {
         }
     }
 
-    /// Patches the metadata of the object with the fields that `change` returns, on the version that
-    /// they follow from, and again after a conflict. Returns the object after the change, or `None`
-    /// if it is gone.
+    /// Patches the metadata of the object with the fields that `change` returns, on the version
+    /// that they follow from, and again after a conflict. Returns the object after the change, or
+    /// `None` if it is gone.
     async fn change(
         &self,
         known: Option<Live>,

@@ -43,8 +43,8 @@ const SYNC_LIMIT: Duration = Duration::from_secs(30);
 /// its dependents. Caches of different kinds are not updated together: in this time they show the
 /// dependents that were created before the deletion.
 const SETTLE: Duration = Duration::from_millis(100);
-/// The time after which an object is processed again if an owner exists that no cache has: its deletion
-/// may never be observed.
+/// The time after which an object is processed again if an owner exists that no cache has: its
+/// deletion may never be observed.
 const UNOBSERVED: Duration = Duration::from_secs(30);
 /// The maximum number of events about the references of an object: the burst that client-go allows.
 const MAX_EVENTS: usize = 25;
@@ -201,8 +201,8 @@ impl Collector {
             }
             let Gvk { group, kind, .. } = &left.resource.gvk;
             // A kind that is missing in discovery is no proof that its objects are gone: a server
-            // that starts, or an aggregated one that is replaced, lists fewer kinds for a while. Nor
-            // is the deletion of a definition whose objects still exist.
+            // that starts, or an aggregated one that is replaced, lists fewer kinds for a while.
+            // Nor is the deletion of a definition whose objects still exist.
             let is_deleted =
                 !self.is_defined(&left.resource) && self.deleted_kinds.lock().contains(group, kind);
             if is_deleted {
@@ -219,8 +219,8 @@ impl Collector {
         }
         let is_changed = kinds != before.kinds || all.len() != before.all.len();
         self.monitors.send_replace(Arc::new(Monitors { kinds, all }));
-        // The deletion of an owner may not have arrived before its cache was given up. Dependents that
-        // are processed from now on do not find it there.
+        // The deletion of an owner may not have arrived before its cache was given up. Dependents
+        // that are processed from now on do not find it there.
         for monitor in given_up {
             let Gvk { group, kind, .. } = &monitor.resource.gvk;
             let owned = self.tracker.graph.lock().owned_by_kind(group, kind);
@@ -369,8 +369,8 @@ impl Collector {
                 let (dependents, all_served) = self.dependents(&monitors, uids);
                 target.orphan(dependents).await?;
                 if !all_served {
-                    // Without its owner, a dependent that still refers to it would be deleted as soon
-                    // as it is served again.
+                    // Without its owner, a dependent that still refers to it would be deleted as
+                    // soon as it is served again.
                     return Ok(self.unresolved(&target.uid, &monitors));
                 }
                 target.stop_orphaning(live).await?;

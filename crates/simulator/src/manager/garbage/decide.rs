@@ -42,8 +42,8 @@ pub(super) fn decide_deleting(meta: &OwnerMeta, uid: &str, graph: &Graph) -> Ver
     if !meta.waits_for_dependents() {
         return Verdict::Keep;
     }
-    // This runs after each dependent is gone. Processing the others each time would make the deletion
-    // of an owner quadratic in the number of its dependents, and cut their back-off short.
+    // This runs after each dependent is gone. Processing the others each time would make the
+    // deletion of an owner quadratic in the number of its dependents, and cut their back-off short.
     if is_blocked(uid, graph) { Verdict::Keep } else { Verdict::StopWaiting }
 }
 

@@ -62,12 +62,12 @@ impl Definition {
         &self.spec.names.kind
     }
 
-    /// Returns true if the server has reported that its objects are gone. Without that, they may have
-    /// outlived it: a client can remove its finalizer, and kube-apiserver shows them again when it is
-    /// created again.
+    /// Returns true if the server has reported that its objects are gone. Without that, they may
+    /// have outlived it: a client can remove its finalizer, and kube-apiserver shows them again
+    /// when it is created again.
     pub(super) fn is_emptied(&self) -> bool {
-        // Not if it is not terminating any more, because another finalizer holds it: then objects can
-        // be created again.
+        // Not if it is not terminating any more, because another finalizer holds it: then objects
+        // can be created again.
         let is_emptied = |it: &DefinitionCondition| {
             it.kind == "Terminating" && it.status == "True" && it.reason == "InstanceDeletionCompleted"
         };

@@ -88,7 +88,8 @@ impl Tracker {
         let look = match change {
             Change::Added { object, .. } => graph.observe(collection, object),
             Change::Updated { old, new } => {
-                // An object of the same name that replaced another one has nothing in common with it.
+                // An object of the same name that replaced another one has nothing in common with
+                // it.
                 let mut look = Vec::new();
                 if old.uid != new.uid {
                     look = graph.forget(&old.uid, old.is_namespaced());

@@ -150,8 +150,9 @@ impl OwnerReader {
         owner: &OwnerRef,
         resource: ResourceType,
     ) -> Result<OwnerState, Error> {
-        // The name of an owner can be any text, and that of one that cannot be requested is no proof of its
-        // absence. kube-controller-manager fails in its client, and keeps the dependent.
+        // The name of an owner can be any text, and that of one that cannot be requested is no
+        // proof of its absence. kube-controller-manager fails in its client, and keeps the
+        // dependent.
         let Some(key) = owner_key(&node.object, owner, &resource) else { return Ok(OwnerState::Solid) };
         let api = Api::<Tracked>::dynamic_metadata(self.client.clone(), resource).at(&key);
         match api.get(key.name()).await {

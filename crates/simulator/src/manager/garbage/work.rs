@@ -95,8 +95,8 @@ fn process(
 }
 
 impl Dispatcher<'_> {
-    /// Returns the next object, unless all slots are in use. Objects that have waited for a slot and
-    /// those in the queue take turns.
+    /// Returns the next object, unless all slots are in use. Objects that have waited for a slot
+    /// and those in the queue take turns.
     fn next(&mut self) -> Option<QueueItem> {
         if !self.slots.any_free() {
             return None;
@@ -111,8 +111,8 @@ impl Dispatcher<'_> {
         }
     }
 
-    /// Returns an object with the group in which it has a slot, or nothing if it needs no request or
-    /// has to wait.
+    /// Returns an object with the group in which it has a slot, or nothing if it needs no request
+    /// or has to wait.
     fn start(&mut self, item: QueueItem) -> Option<(QueueItem, Group)> {
         let Some(node) = self.collector.unsettled(item.key()) else {
             self.collector.tracker().queue.forget(item.key());

@@ -264,8 +264,8 @@ impl Reconciler for Namespaces {
         let now = self.environment.stamp();
         let report =
             |it: &mut Value| finalizers::is_same(it, uid) && conditions::report(it, &outcome.pass, &now);
-        // The conditions only inform, so the namespace ends without them: a webhook may deny the write
-        // (`deleteAllContent` in k8s.io/kubernetes v1.36.4
+        // The conditions only inform, so the namespace ends without them: a webhook may deny the
+        // write (`deleteAllContent` in k8s.io/kubernetes v1.36.4
         // pkg/controller/namespace/deletion/namespaced_resources_deleter.go).
         if let Err(error) = self.namespaces.change_live(key, "status", writer, report).await {
             tracing::debug!(namespace = key.name(), %error, "cannot write the conditions of a namespace");
@@ -282,8 +282,8 @@ impl Reconciler for Namespaces {
     }
 }
 
-/// Returns the parts of a namespace that a pass depends on. The status is not one: a pass that wrote
-/// the text of a failure into its conditions would cause the next pass at once.
+/// Returns the parts of a namespace that a pass depends on. The status is not one: a pass that
+/// wrote the text of a failure into its conditions would cause the next pass at once.
 fn essence(namespace: &JsonObject) -> (Value, bool, Value) {
     let finalizers = namespace["spec"]["finalizers"].clone();
     (namespace["metadata"]["uid"].clone(), is_deleting(namespace), finalizers)

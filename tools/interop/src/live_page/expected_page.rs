@@ -1,6 +1,6 @@
-//! The parts of the pages that have to be drawn, and the numbers that have to change: each is a name
-//! and an expression in the page. A part is there if its expression is true, a number moves if its
-//! expression gets another value.
+//! The parts of the pages that have to be drawn, and the numbers that have to change: each is a
+//! name and an expression in the page. A part is there if its expression is true, a number moves if
+//! its expression gets another value.
 
 /// The parts of the page of the program.
 pub(super) const PARTS: [(&str, &str); 13] = [
@@ -100,8 +100,8 @@ pub(super) const DEMO_PARTS: [(&str, &str); 22] = [
     ),
 ];
 
-/// The edges of the demo's pipeline, which are drawn on large screens: those of the leader's handlers
-/// to its own queue, and none of the standby's, which is connected to its caches.
+/// The edges of the demo's pipeline, which are drawn on large screens: those of the leader's
+/// handlers to its own queue, and none of the standby's, which is connected to its caches.
 pub(super) const DEMO_EDGES: [(&str, &str); 2] = [
     ("there is an edge for each connection", "document.querySelectorAll('#edges path').length === 28"),
     ("the standby waits", "document.querySelectorAll('#edges .idle').length === 3"),
