@@ -112,8 +112,8 @@ pub(crate) struct Options {
     /// named as for kubectl: pods,deploy,ingresses.networking.k8s.io
     #[arg(long, value_name = "RESOURCES", value_delimiter = ',')]
     cache: Vec<String>,
-    /// The file with rules that change what callers see of these resources. It is read again when
-    /// it changes.
+    /// The file with rules that change what callers see of the resources of --cache. It is read
+    /// again when it changes.
     #[arg(long, value_name = "FILE", requires = "cache")]
     rules: Option<PathBuf>,
     /// The time in seconds for which the API server's decisions about a caller are used again for

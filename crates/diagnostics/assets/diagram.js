@@ -99,7 +99,7 @@ export class Diagram {
     setLine(queue, 1, `of ${format.count(informer.queue_capacity)}`);
     const held = informer.bytes == null ? "" : `, ${format.bytes(informer.bytes)}`;
     setLine(cache, 0, `${format.plural(informer.objects, "object")}${held}`);
-    setLine(cache, 1, informer.resource_version ? `version ${informer.resource_version}` : "no version yet");
+    setLine(cache, 1, informer.resource_version ? `rv ${informer.resource_version}` : "no version yet");
     const update = (child, it) => {
       place(child, row + shown.indexOf(it));
       setName(child, it.name);
@@ -155,7 +155,7 @@ export class Diagram {
       const key = `${channel.id}/${it.id}`;
       const share = rates.shares.get(key);
       setLine(chip, 0, it.ejected ? "ejected" : it.state, it.tone);
-      setLine(chip, 1, share == null ? "no calls yet" : `${format.percent(share)} of calls`);
+      setLine(chip, 1, share == null ? "no calls yet" : `${format.percent(share)} of all calls`);
       setLine(chip, 2, format.rate(rates.endpoints.get(key)));
       chip.style.setProperty("--share", share ?? 0);
       this.#links.push([head, chip, rates.endpoints.get(key), it.tone === "bad" ? "broken" : null]);

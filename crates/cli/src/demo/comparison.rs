@@ -95,7 +95,7 @@ impl Comparison {
             self.deletions
         );
         let expired = format!(
-            "Not counted: {} that expired in act 3, which no client can receive.",
+            "The {} of act 3 that expired are not among them: no client can receive those.",
             counted(self.expired, "event")
         );
         for line in [

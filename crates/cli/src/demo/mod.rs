@@ -64,26 +64,27 @@ const COMPARABLE_AFTER: usize = 3;
 /// Show in six acts how clients survive failures, on its own cluster.
 ///
 /// It needs no cluster: it starts an API server with simulated nodes. In each act it makes
-/// something happen and prints what it then measured: an informer lists and watches; its connection
-/// is cut; the history of the server expires; the leader of two controllers is killed; pods are
-/// replaced while gRPC calls go to them; a handler is slow. A table at the end compares the
+/// something happen, and prints what it measured. The acts: an informer lists and watches; its
+/// connection is cut; the history of the server expires; the leading one of two controllers is
+/// killed; pods are replaced during gRPC calls; a handler is slow. A table at the end compares the
 /// informer with two clients that list and watch without one.
 ///
 /// The story takes about half a minute on a terminal. Then the cluster keeps running until Ctrl-C.
-/// Look around meanwhile, in a browser at the address of the live page, which it prints, or with
+/// Meanwhile look around, and change what you like: in a browser at the printed address of the live
+/// page, or with
 ///
 /// kubectl --server URL get pods --all-namespaces --watch
 ///
-/// and change what you like. An act that cannot finish because of that says so, and the story goes
-/// on.
+/// An act that cannot finish because of a change says so, and the story goes on.
 ///
-/// Output: a line that begins with "ACT" opens an act. The others begin with the time of printing;
-/// "> " marks what the demo does, and the rest is what it measured. On a pipe or file the text is
+/// Output: a line that begins with "ACT" opens an act, and the next one says what it is about. The
+/// lines of an act begin with the seconds since the start; "> " marks what the demo does, and the
+/// rest is what it measured. On a pipe or file the text is
 /// the same, one fact per line, without colours and without pauses for reading. NO_COLOR and
 /// TERM=dumb turn colours off.
 ///
-/// With a connection flag, such as --server or --kubeconfig, it lists the resources of that server
-/// instead, and changes nothing there.
+/// With a connection flag, such as --server or --kubeconfig, there is no story: it prints the
+/// resource types of that server, with the number of objects of some, and changes nothing there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Stop after this many seconds; a story that is not over ends with a summary. By default it
@@ -169,8 +170,7 @@ impl Story {
         self.stage.print(closing).await;
         self.is_closed = true;
         self.scene.stop_recording();
-        let over =
-            "The cluster keeps running; Ctrl-C stops it. gRPC calls go on, and Services get other hosts.";
+        let over = "The cluster keeps running until Ctrl-C or --seconds end it. gRPC calls go on, and Services get other hosts.";
         let over = wrapped(over, self.stage.look().width, 0);
         self.stage.print(format!("\n{over}\n{}", self.addresses())).await;
         tokio::select! {

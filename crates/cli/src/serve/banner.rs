@@ -8,7 +8,7 @@ use std::path::Path;
 const NOT_ENFORCED: &str = "not enforced: admission policies; see `dogwatch serve --help`";
 
 /// The same for a server without authorization.
-const NOT_AUTHORIZED: &str = "not enforced: authorization (every caller may do everything; RBAC is stored only), \
+const NOT_AUTHORIZED: &str = "not enforced: roles (every caller may do everything, unless --authorization-mode RBAC), \
                               admission policies; see `dogwatch serve --help`";
 
 /// The settings of a server that a user should know of.
@@ -172,11 +172,7 @@ mod tests {
     #[test]
     fn three_lines_say_what_is_enforced_and_simulated() {
         for (rbac, simulated, parts) in [
-            (
-                false,
-                Simulated::Nothing,
-                ["limit ranges\n", "not enforced: authorization", "add --simulate\n"],
-            ),
+            (false, Simulated::Nothing, ["limit ranges\n", "not enforced: roles", "add --simulate\n"]),
             (
                 true,
                 Simulated::Nodes,

@@ -14,8 +14,8 @@ those of before.
 With several resources, their tables are stacked, and Tab selects the one that
 scrolls.
 
-On a pipe or a file, and with --once, -o json, yaml or name, every change is
-printed, and none are merged:
+On a pipe or a file, and with -o json, yaml or name, every change is printed,
+and none are merged; with --once, only the existing objects:
   -o table  the server's columns, after ADDED, MODIFIED or DELETED
   -o wide   the same with all columns
   -o json   {\"type\":\"ADDED\",\"object\":{...}}
@@ -40,14 +40,14 @@ Examples:
 
 /// Show any resources of a server in a table, as they change.
 ///
-/// Custom resources are included. It keeps a cache of the resource with an informer: a broken watch
-/// is resumed, and the resource is listed again if the server has compacted its history. Several
-/// resources each have their own.
+/// Custom resources are included. It keeps a cache of each resource with an informer: a broken watch
+/// is resumed, and the resource is listed again if the server has compacted its history.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
     /// The resource to watch, by any of its names: pods, po, Pod, deployments.apps,
-    /// Deployment.v1.apps. Several are separated by commas; `all` is a category.
+    /// Deployment.v1.apps. Separate several with commas. A category such as `all` stands for its
+    /// resources.
     #[arg(value_name = "RESOURCE", value_parser = resources)]
     pub(super) resources: String,
     /// Only the objects of these names. They need not exist yet, except with --once.

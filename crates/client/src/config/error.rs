@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum ConfigError {
     /// Files cannot be read or are not kubeconfigs: correct the files.
-    #[error("{}", Listed("the kubeconfig cannot be read", .0))]
+    #[error("{}", Listed("cannot read the kubeconfig", .0))]
     Files(Vec<FileError>),
     /// The caller asked for a name that no file defines: ask for another.
     #[error("{kind} {name:?} does not exist; {}", Known(.known))]

@@ -191,10 +191,7 @@ mod tests {
     fn bytes_that_are_not_text_are_rejected() {
         for bytes in [&b"a: \xff"[..], &[0xff, 0xfe, b'a'], &[0xff, 0xfe, 0x00, 0xd8]] {
             let error = Kubeconfig::try_from(bytes).unwrap_err().to_string();
-            assert_eq!(
-                error,
-                "the kubeconfig cannot be read: the given text: is neither UTF-8 nor UTF-16 text"
-            );
+            assert_eq!(error, "cannot read the kubeconfig: the given text: is neither UTF-8 nor UTF-16 text");
         }
     }
 

@@ -17,7 +17,7 @@ use crate::demo::waiting::within;
 
 pub(super) const TITLE: &str = "The leader is killed";
 pub(super) const ABOUT: &str =
-    "Of two controllers only one may work. The other takes over when the lease is not renewed.";
+    "Of two replicas only one may work. The other takes over when the lease is not renewed.";
 
 /// The Services of the act, before and after the leader is killed.
 const BEFORE: [&str; 3] = ["cart", "search", "shop"];
@@ -34,7 +34,7 @@ struct Writes {
 
 /// Plays the act. Returns its outcome.
 pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<String> {
-    stage.does("Two ingress managers start: each Service that asks for one gets an Ingress.").await;
+    stage.does("Two replicas of a controller start. It adds an Ingress to each annotated Service.").await;
     let page = &scene.page.diagnostics;
     let mut first = IngressReplica::start(&scene.server, page, "manager-a")?;
     first.leads().await?;

@@ -18,7 +18,7 @@ use crate::demo::workload::{self, NEW_IMAGE, WEB};
 
 pub(super) const TITLE: &str = "Pods are replaced in use";
 pub(super) const ABOUT: &str =
-    "A gRPC channel follows a Service: new pods get calls, pods that end no new ones.";
+    "A gRPC channel follows a Service: new pods get calls, terminating pods get no more.";
 
 /// The number of concurrent callers, and the pause of each between two calls.
 const CALLERS: usize = 4;

@@ -62,7 +62,7 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
 
     stage
         .does(format!(
-            "Meanwhile {COUNTER} is updated {UPDATES} times; {} others come and go.",
+            "Meanwhile {COUNTER} is updated {UPDATES} times; {} others are created and deleted.",
             SHORT_LIVED.len()
         ))
         .await;

@@ -99,7 +99,7 @@ fn kc_5_all_broken_files_are_reported_together() {
     assert_eq!(
         error.to_string(),
         format!(
-            "the kubeconfig cannot be read:\n  {}: line 1, column 11: expected a list\n  \
+            "cannot read the kubeconfig:\n  {}: line 1, column 11: expected a list\n  \
              {}: is not a kubeconfig: kind is \"Pod\" and not \"Config\"",
             a.display(),
             b.display()

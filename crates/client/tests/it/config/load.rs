@@ -39,10 +39,7 @@ fn kc_1_an_explicit_file_is_the_only_one() {
 fn kc_1_an_explicit_file_must_exist() {
     let path = Files::new().path("gone");
     let error = Kubeconfig::load(&Environment::empty(), Some(&path)).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        format!("the kubeconfig cannot be read: {}: does not exist", path.display())
-    );
+    assert_eq!(error.to_string(), format!("cannot read the kubeconfig: {}: does not exist", path.display()));
 }
 
 #[test]

@@ -27,11 +27,11 @@ fn malformed_text() {
             .split_inclusive("column ")
             .next()
             .unwrap(),
-        "the kubeconfig cannot be read: FILE: line 2, column "
+        "cannot read the kubeconfig: FILE: line 2, column "
     );
     assert_eq!(
         message_for_file("users:\n- name: a\n  user: hush\n", &plain()),
-        "the kubeconfig cannot be read: FILE: line 3, column 9: expected a mapping"
+        "cannot read the kubeconfig: FILE: line 3, column 9: expected a mapping"
     );
 }
 
