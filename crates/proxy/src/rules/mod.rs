@@ -249,6 +249,12 @@ mod tests {
             );
         }
         for place in differences(stored, result, Missing::AsEmpty) {
+            // A patch may ask for an empty object where the caller already sees one of the rules.
+            // It means the same as none.
+            let is_empty = place.get(result).is_some_and(|it| it == &json!({}));
+            if is_empty && place.get(stored).is_none() {
+                continue;
+            }
             let changed = differences(read, written, Missing::AsEmpty);
             prop_assert!(changed.iter().any(|it| it.overlaps(&place)), "{place} was not changed: {result}");
         }
