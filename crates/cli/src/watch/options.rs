@@ -40,8 +40,8 @@ Examples:
 
 /// Show any resources of a server in a table, as they change.
 ///
-/// Custom resources are included. It keeps a cache of each resource with an informer: a broken watch
-/// is resumed, and the resource is listed again if the server has compacted its history.
+/// Custom resources are included. It keeps a cache of each resource with an informer: a broken
+/// watch is resumed, and the resource is listed again if the server has compacted its history.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
