@@ -251,8 +251,8 @@ mod tests {
         for place in differences(stored, result, Missing::AsEmpty) {
             // A patch may ask for an empty object where the caller already sees one of the rules.
             // It means the same as none.
-            let is_empty = place.get(result).is_some_and(|it| it == &json!({}));
-            if is_empty && place.get(stored).is_none() {
+            let at = place.to_string();
+            if result.pointer(&at) == Some(&json!({})) && stored.pointer(&at).is_none() {
                 continue;
             }
             let changed = differences(read, written, Missing::AsEmpty);
