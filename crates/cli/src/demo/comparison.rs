@@ -95,7 +95,7 @@ impl Comparison {
             self.deletions
         );
         let expired = format!(
-            "The {} of act 3 that expired are not among them: no client can receive those.",
+            "Not among them: {} of act 3 that expired, which no client can receive.",
             counted(self.expired, "event")
         );
         for line in [

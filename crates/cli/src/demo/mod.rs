@@ -170,7 +170,8 @@ impl Story {
         self.stage.print(closing).await;
         self.is_closed = true;
         self.scene.stop_recording();
-        let over = "The cluster keeps running until Ctrl-C or --seconds end it. gRPC calls go on, and Services get other hosts.";
+        let over =
+            "The cluster keeps running until Ctrl-C or --seconds. Calls go on, and Services get other hosts.";
         let over = wrapped(over, self.stage.look().width, 0);
         self.stage.print(format!("\n{over}\n{}", self.addresses())).await;
         tokio::select! {

@@ -53,7 +53,7 @@ fn help_has_the_long_descriptions() {
     for (command, part) in [
         (&["demo"][..], "kubectl --server URL get pods --all-namespaces --watch"),
         (&["serve"], "It serves every built-in kind"),
-        (&["watch"], "It keeps a cache of the resource"),
+        (&["watch"], "It keeps a cache of each resource"),
         (&["ui"], "It changes nothing"),
         (&["bench", "sync"], "cpu_us_per_event: microseconds"),
     ] {
