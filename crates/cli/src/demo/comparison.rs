@@ -95,7 +95,7 @@ impl Comparison {
             self.deletions
         );
         let expired = format!(
-            "Not among them: {} of act 3 that expired, which no client can receive.",
+            "Not among them: {} that expired in act 3, which no client can receive.",
             counted(self.expired, "event")
         );
         for line in [
