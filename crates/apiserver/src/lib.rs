@@ -60,6 +60,7 @@
 mod time;
 mod panics;
 mod health;
+mod admission_plugin;
 mod change_notifier;
 mod store;
 mod user;
@@ -86,6 +87,7 @@ use dogwatch_apimachinery::{
 };
 
 pub use self::http::ResponseBody;
+pub use admission_plugin::{AdmissionPlugin, AdmissionPluginError};
 pub use auth::Anonymous;
 pub use authorization::AuthorizationMode;
 pub use controllers::Controllers;

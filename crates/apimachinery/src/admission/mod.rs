@@ -1,20 +1,30 @@
-//! Admission policies: limit ranges, runtime classes and quotas.
+//! The admission plugins of kube-apiserver: defaults that depend on other objects, checks, and
+//! quotas.
 //!
 //! ```text
-//! decoded object ─► defaults of its namespace and classes ─► prepared, validated ─► limits ─► quotas ─► stored
-//!                   (limits, runtime_class)                                        (limits)  (quota, usage)
+//! decoded object ─► changed by plugins ─► prepared, validated ─► checked by plugins ─► quotas ─► stored
+//!                   (limits, classes, …)                         (limits, levels, …)  (quota, usage)
 //! ```
 //!
-//! These are pure functions over values: the cluster looks up the policies, and charges quotas
-//! atomically. The messages are those of k8s.io/kubernetes v1.36.4 plugin/pkg/admission/limitranger
-//! and runtimeclass, and of k8s.io/apiserver v0.36.4 pkg/admission/plugin/resourcequota; the
-//! cluster adds the kind and name of the rejected object.
+//! These are pure functions over values: the cluster looks up the other objects, and charges quotas
+//! atomically. The messages are those of k8s.io/kubernetes v1.36.4 plugin/pkg/admission,
+//! k8s.io/pod-security-admission v0.36.4, and k8s.io/apiserver v0.36.4
+//! pkg/admission/plugin/resourcequota; the cluster adds the kind and name of the rejected object.
 //!
 //! The `mod` lines below are in layer order.
 
 mod pod;
 pub mod limits;
 pub mod runtime_class;
+pub mod priority;
+pub mod toleration_seconds;
+pub mod node_taint;
+pub mod default_class;
+pub mod storage_protection;
+pub mod claim_resize;
+pub mod pod_resize;
+pub mod service_account;
+pub mod pod_security;
 mod usage;
 mod scope;
 pub mod quota;

@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 use super::ResourceList;
 use crate::kinds::json_access::{at, entries, items, object};
 
+/// The message about a pod with another overhead than its class.
+const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+
 /// Sets overhead, node selector and tolerations of a pod from its runtime class. `class` is the
 /// class that the pod names.
 ///
@@ -19,9 +22,7 @@ pub fn fill(pod: &mut Value, class: &Value) -> Result<(), String> {
         let fixed = ResourceList::at(class, "/overhead/podFixed");
         let declared = ResourceList::at(pod, "/spec/overhead");
         if !declared.is_empty() && !same(&fixed, &declared) {
-            return Err(
-                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned()
-            );
+            return Err(MISMATCH.to_owned());
         }
         if let Some(overhead) = at(class, "/overhead/podFixed") {
             pod["spec"]["overhead"] = overhead.clone();
@@ -30,11 +31,14 @@ pub fn fill(pod: &mut Value, class: &Value) -> Result<(), String> {
     schedule(pod, class)
 }
 
-/// Returns the message if a pod sets an overhead although it has no class, or one without an
-/// overhead.
+/// Returns the message if a pod has another overhead than its class, or one although it has no
+/// class, or one without an overhead.
 pub fn refuse(pod: &Value, class: Option<&Value>) -> Option<String> {
-    let known = class.is_some_and(|it| at(it, "/overhead").is_some());
-    (!known && at(pod, "/spec/overhead").is_some()).then(|| {
+    if let Some(class) = class.filter(|it| at(it, "/overhead").is_some()) {
+        let fixed = ResourceList::at(class, "/overhead/podFixed");
+        return (!same(&fixed, &ResourceList::at(pod, "/spec/overhead"))).then(|| MISMATCH.to_owned());
+    }
+    at(pod, "/spec/overhead").is_some().then(|| {
         "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned()
     })
 }
@@ -109,5 +113,7 @@ mod tests {
         );
         let pod = json!({ "spec": { "overhead": { "cpu": "11m" } } });
         assert!(refuse(&pod, None).is_some() && refuse(&pod, Some(&json!({}))).is_some());
+        // A webhook may have changed it.
+        assert_eq!(refuse(&pod, Some(&class)).as_deref(), Some(MISMATCH));
     }
 }

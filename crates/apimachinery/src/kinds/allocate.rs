@@ -20,10 +20,6 @@ pub trait ClusterResources {
 
     /// Allocates the node port for the health checks of a service: the wanted one, or a free one.
     fn health_check_port(&mut self, wanted: Option<i64>) -> Result<i64, ApiError>;
-
-    /// Returns the value and the preemption policy of a priority class, or `None` if there is no
-    /// such class. An empty name means the default class.
-    fn priority(&self, class: &str) -> Option<(i64, String)>;
 }
 
 /// Allocates the address and the node ports of a service. Those that its old state holds are not

@@ -119,14 +119,3 @@ fn keep_generation(rules: &KindRules, new: &mut Value, old: &Value) {
         object(map, "metadata").insert("generation".to_owned(), generation.into());
     }
 }
-
-/// Adds a finalizer to an object that does not have it.
-pub(in crate::kinds) fn add_finalizer(value: &mut Value, finalizer: &str) {
-    let Some(map) = value.as_object_mut() else { return };
-    let meta = object(map, "metadata");
-    let mut finalizers = meta.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
-    if !finalizers.contains(&finalizer.into()) {
-        finalizers.push(finalizer.into());
-    }
-    meta.insert("finalizers".to_owned(), finalizers.into());
-}

@@ -5,7 +5,7 @@
 
 use dogwatch_apimachinery::kinds::rules::KindRules;
 use dogwatch_apimachinery::kinds::{defaults, index, prepare, validate};
-use dogwatch_apimachinery::{ApiError, print};
+use dogwatch_apimachinery::{ApiError, admission, print};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn recorded(path: &str) -> Vec<Value> {
     serde_json::from_str(&text).expect("recordings are valid")
 }
 
-/// A cluster that grants every allocation for services and has the two system priority classes.
+/// A cluster that grants every allocation for services.
 struct GrantingCluster;
 
 impl prepare::ClusterResources for GrantingCluster {
@@ -29,15 +29,6 @@ impl prepare::ClusterResources for GrantingCluster {
 
     fn health_check_port(&mut self, wanted: Option<i64>) -> Result<i64, ApiError> {
         Ok(wanted.unwrap_or(32769))
-    }
-
-    fn priority(&self, class: &str) -> Option<(i64, String)> {
-        let value = match class {
-            "system-node-critical" => 2_000_001_000,
-            "system-cluster-critical" => 2_000_000_000,
-            _ => return None,
-        };
-        Some((value, "PreemptLowerPriority".to_owned()))
     }
 }
 
@@ -125,12 +116,32 @@ fn sent(row: &Value) -> Value {
     object
 }
 
+/// Applies the admission plugins that change new objects, as in a cluster with the two system
+/// priority classes.
+fn admit(row: &Value, object: &mut Value) {
+    let Names { group, rules, .. } = names(row);
+    admission::storage_protection::fill(group, rules.plural, object);
+    match (group, rules.plural) {
+        ("", "pods") => {
+            let class = object["spec"]["priorityClassName"].as_str().map(|name| {
+                let value = if name == "system-node-critical" { 2_000_001_000 } else { 2_000_000_000 };
+                json!({ "metadata": { "name": name }, "value": value, "preemptionPolicy": "PreemptLowerPriority" })
+            });
+            admission::priority::fill(object, class.as_ref()).expect("the pod has no other priority");
+            admission::toleration_seconds::fill(object);
+        }
+        ("", "nodes") => admission::node_taint::fill(object),
+        _ => {}
+    }
+}
+
 #[test]
 fn new_objects_get_the_recorded_defaults() {
     let mut wrong = Vec::new();
     for file in DEFAULTS {
         for row in recorded(&format!("defaults/{file}")) {
             let mut object = sent(&row);
+            admit(&row, &mut object);
             prepare::for_create(
                 names(&row).rules,
                 names(&row).version,

@@ -1,5 +1,4 @@
-//! The seventh stage of a write: limit ranges and runtime classes may reject it, and
-//! quotas are charged.
+//! ResourceQuota, the seventh stage of a write: the quotas of its namespace are charged.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,15 +8,13 @@ use serde_json::Value;
 
 use super::charges::Charge;
 use super::object_fields::object_mut;
-use super::policies::{Policies, forbidden};
+use super::policies::forbidden;
 use super::write::Write;
 use super::{Cluster, ObjectRef, Writer};
 use crate::ApiError;
 use crate::admission::quota::{Arrival, charge};
-use crate::admission::{limits, runtime_class};
-use crate::kinds::POD;
-use crate::kinds::json_access::{at, text};
-use crate::kinds::rules::Accounting;
+use crate::admission_plugin::AdmissionPlugin;
+use crate::kinds::json_access::text;
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
 
@@ -25,43 +22,16 @@ use crate::store::{Encoded, Expect};
 const ATTEMPTS: usize = 64;
 
 impl<'a> Write<'a> {
-    /// Checks an object that is ready to be stored against the policies, and charges the quotas.
-    /// The charge must be kept until the object is stored.
+    /// Charges all quotas of the namespace for an object that is ready to be stored, or none if one
+    /// of them would be exceeded. The charge must be kept until the object is stored.
     ///
     /// # Errors
-    /// 403 if a policy or a quota does not allow the object; 409 if other writes change the quotas
-    /// each time they are charged.
-    pub(super) async fn admit(&self) -> Result<Option<Charge<'a>>, ApiError> {
-        let (policies, place, new) = (Policies::of(self.cluster), self.place, &self.new);
-        let (kind, old) = (place.kind, self.base.map(|it| it.object));
-        if !kind.def.namespaced {
+    /// 403 if a quota does not allow the object; 409 if other writes change the quotas each time
+    /// they are charged.
+    pub(super) async fn charge_quotas(&self) -> Result<Option<Charge<'a>>, ApiError> {
+        if !self.place.kind.def.namespaced || !self.cluster.plugins.has(AdmissionPlugin::ResourceQuota) {
             return Ok(None);
         }
-        let going = old.is_some_and(|it| at(it, "/metadata/deletionTimestamp").is_some());
-        let accounting = kind.rules.accounting;
-        let held_to_limits = match (old.is_some(), place.part) {
-            (false, "") => matches!(accounting, Accounting::Pod | Accounting::Claim),
-            (true, "") => accounting == Accounting::Claim,
-            (true, "resize") => true,
-            _ => false,
-        };
-        if held_to_limits && !going {
-            let ranges = policies.limit_ranges(place);
-            if let Some(why) = limits::refuse(accounting, new, &ranges) {
-                return Err(forbidden(place, new, &why));
-            }
-        }
-        if old.is_none() && kind.is(&POD) {
-            let class = policies.runtime_class(new).and_then(Result::ok);
-            if let Some(why) = runtime_class::refuse(new, class.as_ref()) {
-                return Err(forbidden(place, new, &why));
-            }
-        }
-        self.charge_quotas().await
-    }
-
-    /// Charges all quotas of the namespace, or none if one of them would be exceeded.
-    async fn charge_quotas(&self) -> Result<Option<Charge<'a>>, ApiError> {
         let (cluster, place, new) = (self.cluster, self.place, &self.new);
         let old = self.base.map(|it| it.object);
         let kind = place.kind.counted();

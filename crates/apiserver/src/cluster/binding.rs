@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::admission_plugins::labels_of_node;
 use super::commit::{ATTEMPTS, Attempt};
 use super::conflict::check_stored;
 use super::object_fields::{metadata_mut, object_mut, set_condition, success};
@@ -52,6 +53,10 @@ impl Cluster {
                     let metadata = metadata_mut(&mut new);
                     crate::kinds::json_access::object(metadata, field).insert(name.to_owned(), value.clone());
                 }
+            }
+            let topology = labels_of_node(self, node);
+            if !topology.is_empty() {
+                crate::kinds::json_access::object(metadata_mut(&mut new), "labels").extend(topology);
             }
             set_condition(
                 &mut new,

@@ -75,7 +75,7 @@ impl Write<'_> {
         // Webhooks may have taken their time: the definition or the namespace may be gone since the
         // first checks, and nothing would delete an object in them.
         check_accepts_new(&cluster.catalog(), kind, &name)?;
-        admit_to_namespace(cluster.store(), place, &name)?;
+        admit_to_namespace(cluster, place, &name)?;
         check_key(&draft, &key)?;
         match cluster.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {

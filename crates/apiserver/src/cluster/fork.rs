@@ -24,6 +24,7 @@ impl Cluster {
             charges: Charges::default(),
             token_key: self.token_key.clone(),
             authorizer: Authorizer::new(self.authorizer.mode()),
+            plugins: self.plugins,
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
             background: BackgroundHealth::default(),
             connections: Connections::default(),

@@ -3,7 +3,8 @@
 //! ```text
 //! create ─┐
 //! update ─┤  decode ─► own ─► mutate ─► (roles) ─► prepare ─► validate ─► review ─► admit ─► commit, retried on a conflict
-//! patch  ─┤              webhooks   escalation                        webhooks   quotas
+//! patch  ─┤              plugins    escalation                        plugins    quotas
+//!         │              webhooks                                     webhooks
 //! apply  ─┘                             delete ─► webhooks ─► finalizers, grace ─► commit
 //! ```
 //!
@@ -42,6 +43,7 @@ mod own;
 mod admission_attributes;
 mod configured_webhooks;
 mod admission_webhooks;
+mod admission_plugins;
 mod escalation;
 mod prepare;
 mod signers;

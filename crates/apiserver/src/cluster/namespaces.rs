@@ -1,28 +1,36 @@
-//! Checks of the namespace of an object: it must exist and must not be terminating.
+//! NamespaceLifecycle: the namespace of a new object must exist and must not be terminating.
 
 use std::sync::LazyLock;
 
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
-use super::ObjectRef;
+use super::{Cluster, ObjectRef};
 use super::object_fields::metadata_mut;
 use crate::ApiError;
+use crate::admission_plugin::AdmissionPlugin;
 use crate::kinds::json_access::text;
-use crate::store::{CollectionName, Store};
+use crate::store::CollectionName;
 
 static NAMESPACES: LazyLock<CollectionName> = LazyLock::new(|| "/namespaces".into());
 
 /// Rejects a creation in a namespace that does not exist, or is being deleted.
-pub(super) fn admit_to_namespace(store: &Store, place: &ObjectRef<'_>, name: &str) -> Result<(), ApiError> {
+pub(super) fn admit_to_namespace(
+    cluster: &Cluster,
+    place: &ObjectRef<'_>,
+    name: &str,
+) -> Result<(), ApiError> {
     let Some(namespace) = place.namespace.filter(|_| place.kind.def.namespaced) else { return Ok(()) };
+    if !cluster.plugins.has(AdmissionPlugin::NamespaceLifecycle) {
+        return Ok(());
+    }
     // Access reviews name a namespace without being stored in it.
     if place.kind.rules.review.is_some() {
         return Ok(());
     }
     let missing = || ApiError::not_found("", "namespaces", namespace);
     let key = ObjectKey::from_parts(None, namespace).map_err(|_| missing())?;
-    let found = store.get(&NAMESPACES, &key).ok_or_else(missing)?;
+    let found = cluster.store().get(&NAMESPACES, &key).ok_or_else(missing)?;
     if found.field("status.phase") == Some("Terminating") {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");

@@ -30,10 +30,12 @@ impl Write<'_> {
     pub(super) async fn create(mut self) -> Result<WriteOutcome, ApiError> {
         let name = text(&self.new, "/metadata/name");
         check_accepts_new(&self.cluster.catalog(), self.place.kind, name)?;
-        admit_to_namespace(self.cluster.store(), self.place, name)?;
+        admit_to_namespace(self.cluster, self.place, name)?;
         let version = self.remove_system_fields();
         self.own().await;
+        self.apply_plugins().await?;
         self.mutate().await?;
+        self.reapply_plugins()?;
         self.refuse_escalation()?;
         if !text(&self.new, "/metadata/name").is_empty()
             || text(&self.new, "/metadata/generateName").is_empty()
@@ -63,12 +65,13 @@ impl Write<'_> {
         let _claim = self.claim_addresses();
         self.prepare()?;
         self.validate()?;
+        self.warn();
         self.check_creation()?;
+        self.check_plugins()?;
         self.check_signer()?;
         self.review().await?;
         self.refuse_version(version)?;
-        let _charge = self.admit().await?;
-        self.warn();
+        let _charge = self.charge_quotas().await?;
         self.commit_new().await
     }
 
@@ -85,7 +88,9 @@ impl Write<'_> {
         // of the whole object.
         let calls_webhooks = !matches!(self.place.part, "binding" | "eviction" | "scale");
         if calls_webhooks {
+            self.apply_plugins().await?;
             self.mutate().await?;
+            self.reapply_plugins()?;
             // A webhook must not move the object to another namespace: `BeforeUpdate` in
             // k8s.io/apiserver v0.36.4 pkg/registry/rest/update.go.
             settle_namespace(self.place, &mut self.new)?;
@@ -97,12 +102,13 @@ impl Write<'_> {
         let _claim = self.claim_addresses();
         self.prepare()?;
         self.validate()?;
+        self.warn();
+        self.check_plugins()?;
         self.check_signer()?;
         if calls_webhooks {
             self.review().await?;
         }
-        let _charge = self.admit().await?;
-        self.warn();
+        let _charge = self.charge_quotas().await?;
         self.commit_change(base).await
     }
 
@@ -153,6 +159,7 @@ impl Write<'_> {
         let kept = base.char_indices().nth(LONGEST_BASE).map_or(base, |(at, _)| &base[..at]);
         let name = format!("{kept}{}", self.cluster.source.suffix());
         metadata_mut(&mut self.new).insert("name".to_owned(), name.into());
+        self.has_generated_name = true;
     }
 
     /// Gives a new object its namespace and its uid.

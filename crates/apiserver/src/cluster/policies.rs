@@ -1,17 +1,14 @@
-//! Access to limit ranges and runtime classes, and the defaults that they give to pods.
+//! Access to limit ranges, and the rejection of an object by a policy.
 
-use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
 use super::{Cluster, ObjectRef};
 use crate::ApiError;
-use crate::admission::{limits, runtime_class};
-use crate::kinds::POD;
-use crate::kinds::json_access::{at, text};
+use crate::kinds::json_access::text;
 use crate::registry::Registry;
 use crate::store::Store;
 
-/// The limit ranges and runtime classes of a cluster.
+/// The limit ranges of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policies<'a> {
     store: &'a Store,
@@ -22,34 +19,6 @@ impl<'a> Policies<'a> {
     /// Returns the policies of a cluster.
     pub(super) fn of(cluster: &'a Cluster) -> Self {
         Self { store: cluster.store(), registry: &cluster.registry }
-    }
-
-    /// Fills in the fields of a new or resized pod that policies have defaults for.
-    pub(super) fn fill(&self, place: &ObjectRef<'_>, object: &mut Value) -> Result<(), ApiError> {
-        let kind = place.kind;
-        if !kind.is(&POD) {
-            return Ok(());
-        }
-        let refused = |object: &Value, why: &str| forbidden(place, object, why);
-        limits::fill(object, &self.limit_ranges(place));
-        if place.part.is_empty()
-            && let Some(class) = self.runtime_class(object)
-        {
-            let class = class.map_err(|why| refused(object, &why))?;
-            runtime_class::fill(object, &class).map_err(|why| refused(object, &why))?;
-        }
-        Ok(())
-    }
-
-    /// Returns the runtime class that a pod names, or the error if it does not exist.
-    pub(super) fn runtime_class(&self, pod: &Value) -> Option<Result<Value, String>> {
-        let name = at(pod, "/spec/runtimeClassName")?.as_str()?;
-        let found = || {
-            let kind = self.registry.catalog().kind("node.k8s.io", "v1", "runtimeclasses")?;
-            let key = ObjectKey::from_parts(None, name).ok()?;
-            Some(kind.show(&*self.store.get(&kind.collection, &key)?))
-        };
-        Some(found().ok_or_else(|| format!("pod rejected: RuntimeClass {name:?} not found")))
     }
 
     /// Returns the limit ranges in the namespace of a place.
@@ -63,6 +32,7 @@ impl<'a> Policies<'a> {
 /// Returns a 403 about an object, which may have no name yet.
 pub(super) fn forbidden(place: &ObjectRef<'_>, object: &Value, why: &str) -> ApiError {
     let (name, base) = (text(object, "/metadata/name"), text(object, "/metadata/generateName"));
-    let name = if name.is_empty() { base } else { name };
+    // As in k8s.io/apiserver v0.36.4 pkg/admission/errors.go.
+    let name = [name, base, "Unknown"].into_iter().find(|it| !it.is_empty()).unwrap_or_default();
     ApiError::forbidden(&place.kind.def.group, &place.kind.def.plural, name, why)
 }

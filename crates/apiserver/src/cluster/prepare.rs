@@ -1,18 +1,16 @@
 //! The fourth stage of a write: applies the rules of the kind to the object, which allocate
 //! addresses and keep what the request cannot change.
 
-use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
 use super::Cluster;
 use super::decode::check_custom_kind;
 use super::object_fields::{metadata_mut, object_mut, set_or_remove};
-use super::policies::Policies;
 use super::write::Write;
 use crate::ApiError;
 use crate::custom::{self, definition};
 use crate::kinds::core::pod;
-use crate::kinds::json_access::{self, number, text};
+use crate::kinds::json_access::text;
 use crate::kinds::prepare::{self, ClusterResources};
 use crate::kinds::signing;
 use crate::kinds::{DEFINITION, SIGNING_REQUEST};
@@ -32,8 +30,7 @@ impl Write<'_> {
     /// Prepares the object: after this it is what will be stored if it is valid.
     ///
     /// # Errors
-    /// 400 if a webhook has changed the type of a custom object; 403 if a policy has no defaults
-    /// for it; 422 if no address or port is left.
+    /// 400 if a webhook has changed the type of a custom object; 422 if no address or port is left.
     pub(super) fn prepare(&mut self) -> Result<(), ApiError> {
         let kind = self.place.kind;
         match self.base {
@@ -63,7 +60,6 @@ impl Write<'_> {
         let (version, now) = (kind.def.version.as_str(), cluster.source.stamp());
         let new = &mut self.new;
         let Some(base) = self.base else {
-            Policies::of(cluster).fill(place, new)?;
             let mut around = ClusterSurroundings::of(cluster, new);
             prepare::for_create(kind.rules, version, new, &now, &mut around)?;
             if kind.is(&DEFINITION) {
@@ -91,8 +87,7 @@ impl Write<'_> {
             }
             part => {
                 if part == "resize" {
-                    Policies::of(cluster).fill(place, new)?;
-                }
+                        }
                 pod::only_part(part, new, old);
                 let mut around = ClusterSurroundings::of(cluster, old);
                 prepare::for_update(kind.rules, new, old, &mut around)?;
@@ -123,23 +118,6 @@ impl ClusterResources for ClusterSurroundings<'_> {
 
     fn health_check_port(&mut self, wanted: Option<i64>) -> Result<i64, ApiError> {
         self.cluster.addresses.lock().take_health_check_port(&self.uid, wanted)
-    }
-
-    fn priority(&self, class: &str) -> Option<(i64, String)> {
-        let kind = self.cluster.catalog().kind("scheduling.k8s.io", "v1", "priorityclasses")?;
-        let found = match class {
-            "" => {
-                let classes = self.cluster.list(&kind, None);
-                let mut classes = classes.iter().map(|it| it.to_value());
-                classes.find(|it| json_access::flag(it, "/globalDefault"))?
-            }
-            name => self.cluster.get(&kind, &ObjectKey::from_parts(None, name).ok()?)?.to_value(),
-        };
-        let policy = match text(&found, "/preemptionPolicy") {
-            "" => "PreemptLowerPriority",
-            policy => policy,
-        };
-        Some((number(&found, "/value")?, policy.to_owned()))
     }
 }
 

@@ -13,6 +13,7 @@ use x509_parser::prelude::FromDer;
 use super::policies::forbidden;
 use super::write::Write;
 use crate::ApiError;
+use crate::admission_plugin::AdmissionPlugin;
 use crate::authorization::{AccessRequest, MASTERS};
 use crate::distinguished_name;
 use crate::kinds::SIGNING_REQUEST;
@@ -38,7 +39,11 @@ impl Write<'_> {
             return Ok(());
         }
         let refused = |why: &str| Err(forbidden(self.place, &self.new, why));
+        let is_on = |plugin| self.cluster.plugins.has(plugin);
         let Some(old) = self.base.map(|it| it.object) else {
+            if !is_on(AdmissionPlugin::CertificateSubjectRestriction) {
+                return Ok(());
+            }
             return match requested_groups(&self.new) {
                 None => refused("failed to parse CSR"),
                 Some(groups) if groups.iter().any(|it| it == MASTERS) => {
@@ -49,7 +54,8 @@ impl Write<'_> {
         };
         let changed = |pointer| at(old, pointer) != at(&self.new, pointer);
         let verb = match self.place.part {
-            "approval" => "approve",
+            "approval" if is_on(AdmissionPlugin::CertificateApproval) => "approve",
+            "status" if !is_on(AdmissionPlugin::CertificateSigning) => return Ok(()),
             "status" if changed("/status/certificate") || changed("/status/conditions") => "sign",
             _ => return Ok(()),
         };

@@ -12,6 +12,7 @@ use super::charges::Charges;
 use super::source::Source;
 use super::token_key::TokenKey;
 use super::webhook_cache::WebhookCaches;
+use crate::admission_plugin::{AdmissionPlugin, EnabledPlugins};
 use crate::authorization::{AccessRequest, AuthorizationMode, Authorizer, Decision};
 use crate::health::BackgroundHealth;
 use crate::registry::{Catalog, Kind, Registry};
@@ -29,6 +30,7 @@ pub struct Cluster {
     pub(super) charges: Charges,
     pub(super) token_key: TokenKey,
     pub(super) authorizer: Authorizer,
+    pub(super) plugins: EnabledPlugins,
     /// True if the names of definitions are accepted as soon as they are stored.
     pub(super) establishing: AtomicBool,
     pub(super) background: BackgroundHealth,
@@ -58,6 +60,7 @@ impl Cluster {
             charges: Charges::default(),
             token_key,
             authorizer: Authorizer::default(),
+            plugins: EnabledPlugins::default(),
             establishing: AtomicBool::new(true),
             background: BackgroundHealth::default(),
             connections: Connections::default(),
@@ -78,6 +81,13 @@ impl Cluster {
     #[must_use]
     pub fn with_authorization(mut self, mode: AuthorizationMode) -> Self {
         self.authorizer = Authorizer::new(mode);
+        self
+    }
+
+    /// Switches an admission plugin on or off.
+    #[must_use]
+    pub fn with_plugin(mut self, plugin: AdmissionPlugin, on: bool) -> Self {
+        self.plugins.switch(plugin, on);
         self
     }
 

@@ -20,10 +20,6 @@ pub(crate) static RULES: KindRules = KindRules {
     traits: KindTraits { has_status: true, ..KindTraits::COMMON },
     default: defaults,
     creates_status: true,
-    prepare_create: |node, _, _| {
-        new_node(node);
-        Ok(())
-    },
     validate_create: validate,
     validate_update: Some(validate_update),
     fields: SelectableFields {
@@ -46,19 +42,6 @@ fn defaults(_: &str, map: &mut Object) {
     if let Some(capacity) = node_status.get("capacity").cloned() {
         node_status.entry("allocatable").or_insert(capacity);
     }
-}
-
-/// Adds the taint that keeps pods off a new node until it is ready (k8s.io/kubernetes v1.36.4
-/// plugin/pkg/admission/nodetaint).
-fn new_node(node: &mut Value) {
-    let Some(map) = node.as_object_mut() else { return };
-    let spec = object(map, "spec");
-    let mut taints = spec.get("taints").and_then(Value::as_array).cloned().unwrap_or_default();
-    let key = "node.kubernetes.io/not-ready";
-    if !taints.iter().any(|taint| text(taint, "/key") == key && text(taint, "/effect") == "NoSchedule") {
-        taints.push(json!({"key": key, "effect": "NoSchedule"}));
-    }
-    spec.insert("taints".to_owned(), taints.into());
 }
 
 fn validate(out: &mut FieldErrors, object: &Value) {

@@ -8,7 +8,6 @@ use super::volume_source::source as default_source;
 use crate::kinds::age;
 use crate::kinds::cells;
 use crate::kinds::json_access::{Object, at, entries, fill, items, object, text};
-use crate::kinds::prepare::add_finalizer;
 use crate::kinds::quantity::Quantity;
 use crate::kinds::rules::{COMMON, KindRules};
 use crate::kinds::traits::{KindTraits, MetadataPasses};
@@ -25,7 +24,6 @@ pub(crate) static RULES: KindRules = KindRules {
     metadata_passes: MetadataPasses { labels: 4, fixed: 1, finalizers: 2 },
     default: defaults,
     prepare_create: |volume, now, _| {
-        add_finalizer(volume, "kubernetes.io/pv-protection");
         volume["status"]["phase"] = "Pending".into();
         volume["status"]["lastPhaseTransitionTime"] = now.into();
         Ok(())

@@ -7,7 +7,6 @@ use crate::kinds::age;
 use crate::kinds::cells;
 use crate::kinds::json_access::{Object, at, entries, fill, items, object, text};
 use crate::kinds::names;
-use crate::kinds::prepare::add_finalizer;
 use crate::kinds::quantity::Quantity;
 use crate::kinds::rules::{Accounting, COMMON, KindRules};
 use crate::kinds::traits::KindTraits;
@@ -25,7 +24,6 @@ pub(crate) static RULES: KindRules = KindRules {
     traits: KindTraits { returns_deleted_object: true, has_status: true, ..KindTraits::COMMON },
     default: |_, map| defaults(map),
     prepare_create: |claim, _, _| {
-        add_finalizer(claim, "kubernetes.io/pvc-protection");
         claim["status"]["phase"] = "Pending".into();
         drop_unsupported_source(claim);
         normalize_sources(claim);

@@ -39,9 +39,8 @@ pub static RULES: KindRules = KindRules {
         ..KindTraits::COMMON
     },
     default: |_, map| defaults::pod(map),
-    prepare_create: prepare::new_pod,
-    prepare_update: |new, old, _| {
-        prepare::keep_server_fields(new, old);
+    prepare_create: |pod, now, _| {
+        prepare::new_pod(pod, now);
         Ok(())
     },
     prepare_status: prepare::keep_qos_class,

@@ -1,51 +1,21 @@
-//! The fields of a pod that the server sets: priority, tolerations, QoS class.
+//! The fields of a pod that the server sets: its status and the QoS class in it.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::ApiError;
-use crate::kinds::allocate::ClusterResources;
-use crate::kinds::json_access::{at, fill, items, object, text};
+use crate::kinds::json_access::{at, items, object, text};
 use crate::kinds::prepare::copy;
 use crate::kinds::quantity::Quantity;
 
 /// Prepares a new pod.
-pub(super) fn new_pod(pod: &mut Value, now: &str, around: &mut dyn ClusterResources) -> Result<(), ApiError> {
-    let class = text(pod, "/spec/priorityClassName").to_owned();
-    let (priority, preemption) = match around.priority(&class) {
-        Some(found) => found,
-        None if class.is_empty() => (0, "PreemptLowerPriority".to_owned()),
-        None => {
-            let why = format!("no PriorityClass with name {class} was found");
-            return Err(ApiError::forbidden("", "pods", text(pod, "/metadata/name"), &why));
-        }
-    };
+pub(super) fn new_pod(pod: &mut Value, now: &str) {
     let qos = qos_class(pod);
-    let Some(map) = pod.as_object_mut() else { return Ok(()) };
-    let name = map["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let Some(map) = pod.as_object_mut() else { return };
     let spec = object(map, "spec");
-    let decided = [
-        ("priority", "integer value of priority", Value::from(priority)),
-        ("preemptionPolicy", "string value of PreemptionPolicy", Value::from(preemption)),
-    ];
-    for (key, description, value) in decided {
-        let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        if let Some(given) = spec.get(key).filter(|it| !it.is_null() && **it != value) {
-            let why = format!(
-                "the {description} ({}) must not be provided in pod spec; priority admission controller computed {} from the given \
-                 PriorityClass name",
-                shown(given),
-                shown(&value)
-            );
-            return Err(ApiError::forbidden("", "pods", &name, &why));
-        }
-        spec.insert(key.to_owned(), value);
-    }
     // As in k8s.io/kubernetes v1.36.4 pkg/apis/core/v1/conversion.go, a negative grace period means
     // one second.
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|it| it < 0) {
         spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
     }
-    add_default_tolerations(spec);
     let gated = spec.get("schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty());
     let status = object(map, "status");
     status.insert("phase".to_owned(), "Pending".into());
@@ -56,38 +26,6 @@ pub(super) fn new_pod(pod: &mut Value, now: &str, around: &mut dyn ClusterResour
             "message": "Scheduling is blocked due to non-empty scheduling gates"});
         status.insert("conditions".to_owned(), json!([condition]));
     }
-    Ok(())
-}
-
-/// Adds the default tolerations: pods stay for five minutes on nodes that are not ready or not
-/// reachable (k8s.io/kubernetes v1.36.4 plugin/pkg/admission/defaulttolerationseconds).
-fn add_default_tolerations(spec: &mut Map<String, Value>) {
-    let mut tolerations = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let known = tolerations.iter().any(|toleration| {
-            let of = text(toleration, "/key");
-            let effect = text(toleration, "/effect");
-            (of == key || of.is_empty()) && (effect == "NoExecute" || effect.is_empty())
-        });
-        if !known {
-            tolerations.push(
-                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}),
-            );
-        }
-    }
-    spec.insert("tolerations".to_owned(), tolerations.into());
-}
-
-/// Keeps the fields that the server has set on a pod if an update leaves them out.
-pub(super) fn keep_server_fields(new: &mut Value, old: &Value) {
-    let Some(map) = new.as_object_mut() else { return };
-    let spec = object(map, "spec");
-    for key in ["priority", "preemptionPolicy"] {
-        if let Some(value) = old["spec"].get(key) {
-            fill(spec, key, value.clone());
-        }
-    }
-    add_default_tolerations(spec);
 }
 
 /// Keeps the QoS class of a pod if a write to its status leaves it out.
