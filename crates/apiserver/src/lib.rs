@@ -89,6 +89,7 @@ use dogwatch_apimachinery::{
 pub use self::http::ResponseBody;
 pub use admission_plugin::{AdmissionPlugin, AdmissionPluginError};
 pub use auth::Anonymous;
+pub use cluster::{InvalidKey, InvalidServiceNetwork, ServiceAccountKeys, ServiceNetwork};
 pub use authorization::AuthorizationMode;
 pub use controllers::Controllers;
 pub use dogwatch_apimachinery::{ApiError, FieldError, FieldErrorKind, FieldErrors};

@@ -4,17 +4,15 @@
 //! stored after all, or no longer uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use serde_json::Value;
 
+use super::service_network::ServiceNetwork;
 use crate::ApiError;
 use crate::kinds::json_access::{items, number, text};
 use crate::{FieldError, FieldErrorKind};
 
-/// The first two octets of the service CIDR, 10.96.0.0/16. The API server itself has the first
-/// address.
-const NETWORK: [u8; 2] = [10, 96];
 /// The range of node ports.
 const PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
 
@@ -24,13 +22,14 @@ type Port = (i64, String);
 /// The allocated addresses and ports, each with the uid of its service.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
+    network: ServiceNetwork,
     addresses: BTreeMap<IpAddr, String>,
     ports: BTreeMap<Port, String>,
     /// The same by the uid of the service, so that a service is settled at the cost of what it has.
     owned: BTreeMap<String, Owned>,
-    /// The host part of the address that was allocated last; the search for a free one continues
-    /// after it.
-    next: u16,
+    /// The number of the address that was allocated last; the search for a free one continues after
+    /// it.
+    next: u32,
     /// The number of writes in progress, by the uid of the service.
     writes: BTreeMap<String, usize>,
 }
@@ -43,9 +42,20 @@ struct Owned {
 }
 
 impl Addresses {
+    /// Returns the addresses of a network, all of which are free.
+    pub(super) fn of(network: ServiceNetwork) -> Self {
+        Self { network, ..Self::default() }
+    }
+
+    /// Returns the network of the addresses.
+    pub(super) fn network(&self) -> ServiceNetwork {
+        self.network
+    }
+
     /// Returns a copy for a fork of the cluster, in which no write is in progress.
     pub(super) fn fork(&self) -> Self {
         Self {
+            network: self.network,
             addresses: self.addresses.clone(),
             ports: self.ports.clone(),
             owned: self.owned.clone(),
@@ -86,7 +96,7 @@ impl Addresses {
             let address: IpAddr = wanted
                 .parse()
                 .map_err(|_| refused(service, "spec.clusterIPs", wanted, "must be an IP address"))?;
-            if let Some(why) = out_of_range(address) {
+            if let Some(why) = out_of_range(self.network, address) {
                 let why = format!("failed to allocate IP {wanted}: {why}");
                 return Err(refused(service, "spec.clusterIPs", wanted, &why));
             }
@@ -97,12 +107,13 @@ impl Addresses {
             self.own_address(uid, address);
             return Ok(wanted.to_owned());
         }
-        for _ in 0..u16::MAX {
-            self.next = self.next.wrapping_add(1);
-            let [third, fourth] = self.next.to_be_bytes();
-            let address = IpAddr::V4(Ipv4Addr::new(NETWORK[0], NETWORK[1], third, fourth));
-            // The first address belongs to the API server, the last is the broadcast address.
-            if self.next > 1 && self.next < u16::MAX && !self.addresses.contains_key(&address) {
+        let last = self.network.last();
+        // Of so many addresses, one is free, unless all are taken.
+        for _ in 0..=self.addresses.len().saturating_add(3) {
+            self.next = if self.next >= last { 0 } else { self.next.saturating_add(1) };
+            let address = IpAddr::V4(self.network.address(self.next));
+            // The second address belongs to the API server, the last is the broadcast address.
+            if self.next > 1 && self.next < last && !self.addresses.contains_key(&address) {
                 self.own_address(uid, address);
                 return Ok(address.to_string());
             }
@@ -212,17 +223,19 @@ fn protocol(port: &Value) -> &str {
 }
 
 /// Returns the reason why a service cannot have an address, if there is one.
-fn out_of_range(address: IpAddr) -> Option<String> {
-    let mismatched = || Some("the provided network does not match the current range".to_owned());
-    let IpAddr::V4(address) = address else { return mismatched() };
-    match address.octets() {
-        [first, second, ..] if [first, second] != NETWORK => mismatched(),
-        // The network and the broadcast address are not for services.
-        [first, second, 0, 0] | [first, second, 255, 255] => Some(format!(
-            "the provided IP ({address}) is not in the valid range. The range of valid IPs is {first}.{second}.0.0/16"
-        )),
-        _ => None,
-    }
+fn out_of_range(network: ServiceNetwork, address: IpAddr) -> Option<String> {
+    let number = match address {
+        IpAddr::V4(address) => network.number(address),
+        IpAddr::V6(_) => None,
+    };
+    let Some(number) = number else {
+        return Some("the provided network does not match the current range".to_owned());
+    };
+    // The network and the broadcast address are not for services.
+    let is_reserved = number == 0 || number == network.last();
+    is_reserved.then(|| {
+        format!("the provided IP ({address}) is not in the valid range. The range of valid IPs is {network}")
+    })
 }
 
 fn refused(service: &Value, field: &str, value: &str, why: &str) -> ApiError {
@@ -312,6 +325,19 @@ mod tests {
         let shortest = |services: usize| (0..3).map(|_| time(services)).min().unwrap_or_default();
         let (few, many) = (shortest(400), shortest(40_000));
         assert!(many < few * 10, "{many:?} with 40,000 services, {few:?} with 400");
+    }
+
+    #[test]
+    fn a_full_network_has_no_address_until_one_is_released() {
+        let mut addresses = Addresses::of("10.0.0.8/29".parse().expect("a network"));
+        let service = json!({ "metadata": { "name": "a" } });
+        let taken: BTreeSet<String> =
+            (2..7).map(|uid| addresses.take_address(&uid.to_string(), &service, None).expect("free")).collect();
+        assert_eq!(taken, (10..15).map(|it| format!("10.0.0.{it}")).collect());
+        let refusal = addresses.take_address("x", &service, None).expect_err("all are taken");
+        assert!(refusal.0.message.contains("range is full"), "{refusal}");
+        addresses.settle("4", None);
+        assert!(addresses.take_address("x", &service, None).is_ok());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use dogwatch_core::ObjectKey;
 
+use super::ip_addresses::follow_service;
 use super::service_addresses::ServiceAddresses;
 use super::{Admission, Cluster, DeleteOptions, ObjectRef, Writer};
 use crate::kinds::SERVICE;
@@ -13,6 +14,7 @@ use crate::store::{Encoded, Pending};
 pub(super) async fn after_removal(cluster: &Cluster, kind: &Kind, last: &Encoded) {
     if kind.is(&SERVICE) {
         ServiceAddresses::of(cluster).settle(last.uid(), Some(last.key()));
+        follow_service(cluster, Some(last), None).await;
         delete_endpoints(cluster, last.key()).await;
     }
 }

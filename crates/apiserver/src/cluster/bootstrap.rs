@@ -3,6 +3,7 @@
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
+use super::service_network::ServiceNetwork;
 use super::{Cluster, ObjectRef, Writer};
 use crate::ApiError;
 use crate::authorization::AuthorizationMode;
@@ -12,8 +13,9 @@ const ADVERTISED: &str = "10.255.255.1";
 
 impl Cluster {
     /// Creates the objects that every cluster has: namespaces, the service of the API server,
-    /// priority classes, the ConfigMap that tracks legacy tokens, and, if they are enforced, roles
-    /// and bindings. Existing objects are not changed.
+    /// priority classes, the ConfigMap that tracks legacy tokens, APIServices, flow schemas and
+    /// priority levels, the lease of the server, and, if they are enforced, roles and bindings.
+    /// Existing objects are not changed, but for the lease.
     pub async fn bootstrap(&self) {
         let writer = Writer::server("kube-apiserver");
         let today = self.source.now().strftime("%Y-%m-%d").to_string();
@@ -21,7 +23,7 @@ impl Cluster {
             AuthorizationMode::AlwaysAllow => Vec::new(),
             AuthorizationMode::Rbac => roles(),
         };
-        for object in objects(&today).into_iter().chain(roles) {
+        for object in objects(&today, self.service_network()).into_iter().chain(roles) {
             if let Err(refusal) = self.add(object, &writer).await
                 && !refusal.0.is_already_exists()
             {
@@ -36,6 +38,33 @@ impl Cluster {
         }
         if let Err(refusal) = open_addresses(self, &writer).await {
             tracing::error!(%refusal, "cannot mark the default ServiceCIDR as ready");
+        }
+        if let Err(refusal) = self.register_builtin_services().await {
+            tracing::error!(%refusal, "cannot create the APIServices of built-in groups");
+        }
+        if let Err(refusal) = self.create_flow_control().await {
+            tracing::error!(%refusal, "cannot create flow schemas and priority levels");
+        }
+        if let Err(refusal) = self.take_identity_lease().await {
+            tracing::error!(%refusal, "cannot take the lease of the server");
+        }
+    }
+}
+
+impl Cluster {
+    /// Publishes the authority of client certificates, for API servers and other components that
+    /// authenticate the same clients. `authority` is PEM; without one, the object is empty.
+    ///
+    /// # Errors
+    /// The error of the write.
+    pub async fn publish_client_authority(&self, authority: Option<&str>) -> Result<(), ApiError> {
+        let data: serde_json::Map<String, Value> =
+            authority.map(|it| ("client-ca-file".to_owned(), it.into())).into_iter().collect();
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "extension-apiserver-authentication", "namespace": "kube-system" }, "data": data });
+        match self.add(object, &Writer::server("kube-apiserver")).await {
+            Err(refusal) if refusal.0.is_already_exists() => Ok(()),
+            added => added.map(drop),
         }
     }
 }
@@ -57,7 +86,7 @@ async fn open_addresses(cluster: &Cluster, writer: &Writer) -> Result<(), ApiErr
     cluster.change(&ObjectRef::of(&kind, &key).part("status"), writer, ready).await.map(drop)
 }
 
-fn objects(today: &str) -> Vec<Value> {
+fn objects(today: &str, network: ServiceNetwork) -> Vec<Value> {
     let namespaces = ["kube-system", "kube-public", "kube-node-lease", "default"]
         .map(|name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }));
     let class = |name: &str, value: i64, description: &str| {
@@ -78,14 +107,14 @@ fn objects(today: &str) -> Vec<Value> {
     ];
     let others = [
         json!({ "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": { "name": "kubernetes" },
-            "spec": { "cidrs": ["10.96.0.0/16"] } }),
+            "spec": { "cidrs": [network.to_string()] } }),
         // Controllers that clean up legacy tokens read from this object since when token use is
         // tracked.
         json!({ "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system" },
             "data": { "since": today } }),
     ];
-    namespaces.into_iter().chain(classes).chain(own_service()).chain(others).collect()
+    namespaces.into_iter().chain(classes).chain(own_service(network)).chain(others).collect()
 }
 
 /// The roles and bindings of kube-apiserver 1.36.4, without what all of them have.
@@ -104,12 +133,12 @@ fn roles() -> Vec<Value> {
 
 /// Returns the service through which clients inside the cluster reach the API server, with its
 /// Endpoints and its EndpointSlice.
-pub(crate) fn own_service() -> [Value; 3] {
+pub(crate) fn own_service(network: ServiceNetwork) -> [Value; 3] {
     let metadata = |labels: Value| json!({ "name": "kubernetes", "namespace": "default", "labels": labels });
     [
         json!({ "apiVersion": "v1", "kind": "Service",
             "metadata": metadata(json!({ "component": "apiserver", "provider": "kubernetes" })),
-            "spec": { "clusterIP": "10.96.0.1", "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443 }] } }),
+            "spec": { "clusterIP": network.of_api_server().to_string(), "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443 }] } }),
         json!({ "apiVersion": "v1", "kind": "Endpoints",
             "metadata": metadata(json!({ "endpointslice.kubernetes.io/skip-mirror": "true" })),
             "subsets": [{ "addresses": [{ "ip": ADVERTISED }], "ports": [{ "name": "https", "port": 6443, "protocol": "TCP" }] }] }),

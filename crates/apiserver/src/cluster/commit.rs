@@ -9,11 +9,13 @@ use super::WriteOutcome;
 use super::after_removal::after_removal;
 use super::definition_checks::{check_accepts_new, check_defined};
 use super::deletion_step::is_to_be_removed;
+use super::ip_addresses::follow_service;
 use super::name_checks::check_key;
 use super::namespaces::admit_to_namespace;
 use super::object_fields::metadata_mut;
 use super::write::{Base, Owning, Write};
 use crate::ApiError;
+use crate::kinds::SERVICE;
 use crate::kinds::json_access::text;
 use crate::memory;
 use crate::store::{Draft, Expect};
@@ -79,6 +81,9 @@ impl Write<'_> {
         check_key(&draft, &key)?;
         match cluster.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {
+                if kind.is(&SERVICE) {
+                    follow_service(cluster, None, Some(&stored)).await;
+                }
                 cluster.definitions().changed(kind).await;
                 Ok(self.outcome(|_| WriteOutcome::stored(stored, true)))
             }
@@ -117,6 +122,8 @@ impl Write<'_> {
         };
         if is_removed {
             after_removal(cluster, kind, base.stored).await;
+        } else if kind.is(&SERVICE) {
+            follow_service(cluster, Some(base.stored), Some(&stored)).await;
         }
         cluster.definitions().changed(kind).await;
         Ok(Attempt::Done(self.outcome(|new| match is_removed {

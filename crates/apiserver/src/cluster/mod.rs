@@ -20,8 +20,10 @@
 //! The `mod` lines below are in layer order.
 
 mod source;
+mod service_network;
 mod addresses;
 mod charges;
+mod signing_key;
 mod token_key;
 mod webhook_cache;
 mod decode;
@@ -52,6 +54,7 @@ mod validate;
 mod admission;
 mod warnings;
 mod definition_checks;
+mod ip_addresses;
 mod after_removal;
 mod commit;
 mod pipeline;
@@ -73,6 +76,9 @@ mod definitions;
 mod fork;
 mod add;
 mod aggregation;
+mod local_api_services;
+mod bootstrap_flow_control;
+mod identity_lease;
 mod bootstrap;
 
 pub(crate) use aggregation::{is_selected, selectors};
@@ -83,5 +89,7 @@ pub(crate) use delete_options::{Admission, DeleteOptions, Propagation, warning_o
 pub(crate) use kubelet::KubeletRequest;
 pub(crate) use patch_body::PatchBody;
 pub(crate) use place::{ObjectRef, ResponseObject, WriteOutcome, Writer};
+pub use service_network::{InvalidServiceNetwork, ServiceNetwork};
+pub use signing_key::{InvalidKey, ServiceAccountKeys};
 pub(crate) use source::Source;
 pub(crate) use state::Cluster;

@@ -46,7 +46,7 @@ fn token_status(tokens: Tokens<'_>, review: &Value) -> Result<Value, ApiError> {
     }
     let mut wanted: Vec<_> = items(review, "/spec/audiences").iter().filter_map(Value::as_str).collect();
     if wanted.is_empty() {
-        wanted.push(tokens.issuer().0);
+        wanted.extend(tokens.own_audiences());
     }
     Ok(match tokens.review(token, &wanted) {
         Ok((user, audiences)) => {

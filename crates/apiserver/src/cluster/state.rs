@@ -9,6 +9,8 @@ use dogwatch_core::ObjectKey;
 
 use super::addresses::Addresses;
 use super::charges::Charges;
+use super::service_network::ServiceNetwork;
+use super::signing_key::ServiceAccountKeys;
 use super::source::Source;
 use super::token_key::TokenKey;
 use super::webhook_cache::WebhookCaches;
@@ -81,6 +83,34 @@ impl Cluster {
     #[must_use]
     pub fn with_authorization(mut self, mode: AuthorizationMode) -> Self {
         self.authorizer = Authorizer::new(mode);
+        self
+    }
+
+    /// Sets the network of the addresses of services. Must be called before there are any.
+    #[must_use]
+    pub fn with_service_network(mut self, network: ServiceNetwork) -> Self {
+        self.addresses = Mutex::new(Addresses::of(network));
+        self
+    }
+
+    /// Returns the network of the addresses of services.
+    pub(crate) fn service_network(&self) -> ServiceNetwork {
+        self.addresses.lock().network()
+    }
+
+    /// Signs and verifies tokens with these keys. Must be called before any token is known or
+    /// issued.
+    #[must_use]
+    pub fn with_token_keys(mut self, keys: ServiceAccountKeys) -> Self {
+        self.token_key = self.token_key.with_keys(keys);
+        self
+    }
+
+    /// Sets the issuers of tokens that are accepted, the first of which issues them. Must not be
+    /// empty.
+    #[must_use]
+    pub fn with_token_issuers(mut self, issuers: Vec<String>) -> Self {
+        self.token_key = self.token_key.with_issuers(issuers);
         self
     }
 

@@ -16,8 +16,6 @@ use crate::time;
 use crate::user::User;
 use crate::{ApiError, FieldError, FieldErrorKind};
 
-/// The issuer of all tokens.
-const ISSUER: &str = "https://kubernetes.default.svc";
 /// The objects that a token can be bound to: the kind, the claim and the collection of each.
 const BINDABLE: [(&str, &str, &str); 3] =
     [("Pod", "pod", "/pods"), ("Secret", "secret", "/secrets"), ("Node", "node", "/nodes")];
@@ -56,13 +54,23 @@ impl Tokens<'_> {
 
     /// Returns the issuer of the tokens, and the public keys that verify them as a JSON Web Key
     /// Set.
-    pub(crate) fn issuer(&self) -> (&'static str, Value) {
-        (ISSUER, self.key.public_keys())
+    pub(crate) fn issuer(&self) -> (&str, Value) {
+        (self.key.issuer(), self.key.public_keys())
+    }
+
+    /// Returns the names of the algorithms with which tokens are signed.
+    pub(crate) fn algorithms(&self) -> Vec<&'static str> {
+        self.key.algorithms()
+    }
+
+    /// Returns the audiences of this API server: the issuers whose tokens it accepts.
+    pub(super) fn own_audiences(&self) -> Vec<&str> {
+        self.key.issuers().iter().map(String::as_str).collect()
     }
 
     /// Returns the user of a token that is valid now and meant for this API server.
     pub(crate) fn user(&self, token: &str) -> Option<User> {
-        self.review(token, &[ISSUER]).ok().map(|(user, _)| user)
+        self.review(token, &self.own_audiences()).ok().map(|(user, _)| user)
     }
 
     /// Returns the user of a token that is valid now, and those of the `wanted` audiences that the
@@ -80,9 +88,10 @@ impl Tokens<'_> {
                 found = Some(user.clone());
             }
         }
+        let own: Vec<Value> = self.key.issuers().iter().map(|it| it.as_str().into()).collect();
         match found {
             // A token without audiences of its own is meant for the API server alone.
-            Some(user) => match intersection(wanted, &[ISSUER.into()]) {
+            Some(user) => match intersection(wanted, &own) {
                 audiences if audiences.is_empty() => Err(INVALID.to_owned()),
                 audiences => Ok((user, audiences)),
             },
@@ -93,6 +102,9 @@ impl Tokens<'_> {
     /// Returns the service account that a token was issued for, if both are still valid.
     fn account_of<'a>(&self, token: &str, wanted: &[&'a str]) -> Result<(User, Vec<&'a str>), String> {
         let claims = self.key.claims(token).ok_or(INVALID)?;
+        if !self.key.issuers().iter().any(|it| it == text(&claims, "/iss")) {
+            return Err(INVALID.to_owned());
+        }
         let meant_for = items(&claims, "/aud");
         let audiences = intersection(wanted, meant_for);
         let valid = if audiences.is_empty() {
@@ -277,13 +289,13 @@ impl Tokens<'_> {
         let bound = self.bound_object(key, request)?;
         let mut audiences = items(request, "/spec/audiences").to_vec();
         if audiences.is_empty() {
-            audiences.push(ISSUER.into());
+            audiences.extend(self.own_audiences().into_iter().map(Value::from));
         }
         let now = self.source.now();
         let end = time::seconds_after(now, seconds);
         let (namespace, name) = (key.namespace().unwrap_or_default(), key.name());
         let mut claims = json!({
-            "aud": audiences, "exp": end.as_second(), "iat": now.as_second(), "nbf": now.as_second(), "iss": ISSUER,
+            "aud": audiences, "exp": end.as_second(), "iat": now.as_second(), "nbf": now.as_second(), "iss": self.key.issuer(),
             "jti": self.source.request_id(), "sub": format!("system:serviceaccount:{namespace}:{name}"),
             "kubernetes.io": { "namespace": namespace, "serviceaccount": { "name": name, "uid": account.uid() } },
         });

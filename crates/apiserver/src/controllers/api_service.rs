@@ -61,7 +61,7 @@ impl Reconciler for ApiService {
         };
         let says =
             |object: &serde_json::Value, field: &str| object[field].as_str().unwrap_or_default().to_owned();
-        let missing: Vec<_> = own_service()
+        let missing: Vec<_> = own_service(cluster.service_network())
             .into_iter()
             .filter(|it| is_missing(&says(it, "apiVersion"), &says(it, "kind")))
             .collect();

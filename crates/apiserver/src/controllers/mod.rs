@@ -26,6 +26,9 @@ mod definitions;
 mod quotas;
 mod role_aggregation;
 mod api_service;
+mod api_registration;
+mod flow_schemas;
+mod identity_lease;
 mod expiry;
 mod compaction;
 
@@ -50,6 +53,15 @@ pub struct Controllers {
     pub role_aggregation: bool,
     /// Creates the service `default/kubernetes` again if it is deleted.
     pub api_service: bool,
+    /// Keeps an APIService for each group and version of custom resources.
+    pub api_registration: bool,
+    /// Sets the status of flow schemas.
+    pub flow_schemas: bool,
+    /// Renews the lease of the server after each such period. kube-apiserver does so every 10
+    /// seconds (`IdentityLeaseRenewIntervalPeriod` in k8s.io/kubernetes v1.36.4
+    /// pkg/controlplane/apiserver/server.go). Defaults to `None`: nothing is written without a
+    /// request.
+    pub identity_lease: Option<Duration>,
     /// Deletes events an hour after their last change.
     pub events: bool,
     /// Compacts changes that are between one and two periods old: earlier states can then be
@@ -66,6 +78,9 @@ impl Default for Controllers {
             quotas: true,
             role_aggregation: true,
             api_service: true,
+            api_registration: true,
+            flow_schemas: true,
+            identity_lease: None,
             events: true,
             history: None,
         }
@@ -80,6 +95,9 @@ impl Controllers {
             quotas: false,
             role_aggregation: false,
             api_service: false,
+            api_registration: false,
+            flow_schemas: false,
+            identity_lease: None,
             events: false,
             history: None,
         }
@@ -108,6 +126,17 @@ impl Controllers {
         }
         if self.api_service {
             all.push(reconcile::supervised(cluster, api_service::ApiService::default));
+        }
+        if self.api_registration {
+            all.push(reconcile::supervised(cluster, || api_registration::ApiRegistration));
+        }
+        if self.flow_schemas {
+            all.push(reconcile::supervised(cluster, || flow_schemas::FlowSchemas));
+        }
+        if let Some(period) = self.identity_lease {
+            all.push(supervised("identity-lease", cluster, move |it| {
+                Box::pin(identity_lease::run(it, period))
+            }));
         }
         if self.events {
             all.push(supervised("event-expiry", cluster, |it| Box::pin(expiry::run(it))));

@@ -106,14 +106,14 @@ impl NonResource<'_> {
             "/.well-known/openid-configuration" => {
                 let host = parts.uri.authority().map(Authority::as_str);
                 let host = host.or_else(|| parts.headers.get(HOST)?.to_str().ok()).unwrap_or("localhost");
-                let issuer = self.cluster.tokens().issuer().0;
-                let algorithm = "EdDSA";
+                let tokens = self.cluster.tokens();
+                let (issuer, algorithms) = (Value::from(tokens.issuer().0), Value::from(tokens.algorithms()));
                 // A Host header may have any characters, and only JSON may be made of them.
                 let keys = Value::from(format!("https://{host}/openid/v1/jwks"));
                 // The fields are in the order of `openIDMetadata` in k8s.io/kubernetes v1.36.4
                 // pkg/serviceaccount/openidmetadata.go.
                 let text = format!(
-                    r#"{{"issuer":"{issuer}","jwks_uri":{keys},"response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["{algorithm}"]}}"#
+                    r#"{{"issuer":{issuer},"jwks_uri":{keys},"response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":{algorithms}}}"#
                 );
                 ("application/json", text)
             }

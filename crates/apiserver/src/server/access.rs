@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rand::Rng;
 use rand::distr::Alphanumeric;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use secrecy::SecretString;
 
 use super::error::StartError;
@@ -17,6 +19,8 @@ pub(super) struct Access {
     /// address.
     advertised: Option<String>,
     tls: Option<TlsSetup>,
+    /// The authorities of client certificates, as PEM.
+    client_authorities: Option<String>,
 }
 
 /// The certificates and the TLS configuration.
@@ -31,18 +35,33 @@ impl Access {
         token: Option<SecretString>,
         tls_address: Option<IpAddr>,
         advertised: Option<String>,
+        client_authorities: &[Vec<u8>],
     ) -> Result<Self, StartError> {
+        if tls_address.is_none() && !client_authorities.is_empty() {
+            return Err(StartError::ClientAuthorityWithoutTls);
+        }
+        let roots = roots(client_authorities)?;
         let secured = |address| -> Result<TlsSetup, BoxError> {
             let certificates = Certificates::throwaway_for(address, advertised.as_deref())?;
             let admin = certificates.client("admin", "system:masters")?;
-            Ok(TlsSetup { tls: Tls::new(&certificates)?, certificates, admin })
+            Ok(TlsSetup { tls: Tls::new(&certificates, roots)?, certificates, admin })
         };
         let tls = tls_address.map(secured).transpose().map_err(StartError::Tls)?;
-        Ok(Self { token, advertised, tls })
+        let own = tls.as_ref().map(|it| it.certificates.authority());
+        let client_authorities = own.map(|own| {
+            let given = client_authorities.iter().map(|it| String::from_utf8_lossy(it).into_owned());
+            std::iter::once(own).chain(given).collect()
+        });
+        Ok(Self { token, advertised, tls, client_authorities })
     }
 
     pub(super) fn token(&self) -> Option<&SecretString> {
         self.token.as_ref()
+    }
+
+    /// Returns the authorities whose client certificates are accepted, as PEM.
+    pub(super) fn client_authorities(&self) -> Option<&str> {
+        self.client_authorities.as_deref()
     }
 
     pub(super) fn tls(&self) -> Option<&Tls> {
@@ -76,6 +95,21 @@ impl Access {
     }
 }
 
+/// Reads the certificates of authorities.
+fn roots(authorities: &[Vec<u8>]) -> Result<Vec<CertificateDer<'static>>, StartError> {
+    let mut roots = Vec::new();
+    for pem in authorities {
+        let before = roots.len();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            roots.push(certificate.map_err(|it| StartError::ClientAuthority(it.into()))?);
+        }
+        if roots.len() == before {
+            return Err(StartError::ClientAuthority("there is no certificate in it".into()));
+        }
+    }
+    Ok(roots)
+}
+
 /// Generates a random token of 32 characters.
 pub(super) fn random_token() -> SecretString {
     let token: String = rand::rng().sample_iter(Alphanumeric).take(32).map(char::from).collect();
@@ -95,8 +129,8 @@ mod tests {
 
     #[test]
     fn the_url_of_an_unspecified_address_is_the_loopback() {
-        let plain = Access::new(None, None, None).unwrap();
-        let secured = Access::new(None, Some(Ipv4Addr::LOCALHOST.into()), None).unwrap();
+        let plain = Access::new(None, None, None, &[]).unwrap();
+        let secured = Access::new(None, Some(Ipv4Addr::LOCALHOST.into()), None, &[]).unwrap();
         for (address, url) in [
             ("127.0.0.1:80", "http://127.0.0.1:80"),
             ("0.0.0.0:80", "http://127.0.0.1:80"),
@@ -117,10 +151,25 @@ mod tests {
             ("192.0.2.1", "https://192.0.2.1:80"),
             ("2001:db8::1", "https://[2001:db8::1]:80"),
         ] {
-            let access = Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some(advertised.into()));
+            let access = Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some(advertised.into()), &[]);
             assert_eq!(access.unwrap().url(listens), url);
         }
-        let no_name = Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some("b\u{f6}x".into()));
+        let no_name = Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some("b\u{f6}x".into()), &[]);
         assert!(matches!(no_name, Err(StartError::Tls(_))));
+    }
+
+    #[test]
+    fn authorities_of_clients_are_published_and_must_be_certificates() {
+        let loopback = Some(Ipv4Addr::LOCALHOST.into());
+        let other = Certificates::throwaway(Ipv4Addr::LOCALHOST.into()).unwrap().authority();
+        let access = Access::new(None, loopback, None, &[other.clone().into_bytes()]).unwrap();
+        let published = access.client_authorities().unwrap();
+        assert!(published.ends_with(&other) && published.matches("BEGIN CERTIFICATE").count() == 2);
+        let plain = Access::new(None, None, None, &[other.into_bytes()]);
+        assert!(matches!(plain, Err(StartError::ClientAuthorityWithoutTls)));
+        for pem in ["", "-----BEGIN CERTIFICATE-----\n"] {
+            let broken = Access::new(None, loopback, None, &[pem.as_bytes().to_vec()]);
+            assert!(matches!(broken, Err(StartError::ClientAuthority(_))), "{pem:?}");
+        }
     }
 }

@@ -269,7 +269,8 @@ impl ApiServerBuilder {
         };
         self.config.anonymous = self.anonymous.unwrap_or(by_default);
         self.check_exposure()?;
-        if self.tls && self.tokens.is_empty() {
+        let has_admin = self.tokens.iter().any(|(_, user)| *user == User::admin());
+        if self.tls && !has_admin {
             self.tokens.push((random_token(), User::admin()));
         }
         let address = self.config.bind.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |it| it.ip());
@@ -278,17 +279,18 @@ impl ApiServerBuilder {
             admin.map(|(token, _)| token.clone()),
             self.tls.then_some(address),
             self.config.settings.advertised.clone(),
+            &self.client_authorities,
         )?;
 
-        let mut cluster = self.cluster();
-        if self.config.bind.is_some() {
-            cluster = cluster.with_secret_token_key();
-        }
+        let cluster = self.cluster();
         cluster.definitions().accept_at_once(self.config.controllers.definitions);
         for (token, user) in &self.tokens {
             cluster.tokens().add_static(token.expose_secret(), user.clone());
         }
         cluster.bootstrap().await;
+        if let Err(refusal) = cluster.publish_client_authority(access.client_authorities()).await {
+            tracing::error!(%refusal, "cannot publish the authority of client certificates");
+        }
         self.objects.create(&cluster).await?;
         ApiServer::assemble(Arc::new(cluster), self.config, Arc::new(access)).await
     }

@@ -9,9 +9,10 @@ use serde::Serialize;
 
 use super::error::StartError;
 use super::initial_objects::InitialObjects;
+use crate::admission_plugin::AdmissionPlugin;
 use crate::auth::Anonymous;
 use crate::authorization::AuthorizationMode;
-use crate::cluster::{Cluster, Source};
+use crate::cluster::{Cluster, ServiceAccountKeys, ServiceNetwork, Source};
 use crate::controllers::Controllers;
 use crate::http::Settings;
 use crate::user::User;
@@ -53,6 +54,12 @@ pub struct ApiServerBuilder {
     clock: Option<Timestamp>,
     first_revision: Option<u64>,
     pub(super) objects: InitialObjects,
+    /// The authorities of client certificates besides the server's own, as PEM.
+    pub(super) client_authorities: Vec<Vec<u8>>,
+    service_network: ServiceNetwork,
+    service_account_keys: Option<ServiceAccountKeys>,
+    service_account_issuers: Vec<String>,
+    plugins: Vec<(AdmissionPlugin, bool)>,
 }
 
 /// The part of the configuration that the running server keeps, for its forks.
@@ -87,6 +94,11 @@ impl Default for ApiServerBuilder {
             clock: None,
             first_revision: None,
             objects: InitialObjects::default(),
+            client_authorities: Vec::new(),
+            service_network: ServiceNetwork::default(),
+            service_account_keys: None,
+            service_account_issuers: Vec::new(),
+            plugins: Vec::new(),
         }
     }
 }
@@ -111,7 +123,7 @@ impl ApiServerBuilder {
     /// Enables TLS with certificates generated for this run, and with it client certificates.
     /// Defaults to off.
     ///
-    /// If no token is set, one is generated and put into the kubeconfig.
+    /// If no token of the administrator is set, one is generated and put into the kubeconfig.
     pub fn tls(mut self, on: bool) -> Self {
         self.tls = on;
         self
@@ -135,6 +147,59 @@ impl ApiServerBuilder {
     /// [`Self::anonymous`] allows them.
     pub fn token_of(mut self, token: impl Into<SecretString>, user: User) -> Self {
         self.tokens.push((token.into(), user));
+        self
+    }
+
+    /// Accepts client certificates of these authorities besides those of the server's own. `pem` has
+    /// any number of certificates. Requires [TLS](Self::tls). A certificate's common name is the
+    /// user, and its organizations are the groups.
+    pub fn client_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.client_authorities.push(pem.into());
+        self
+    }
+
+    /// Sets the network from which services get their addresses. Defaults to 10.96.0.0/16.
+    pub fn service_network(mut self, network: ServiceNetwork) -> Self {
+        self.service_network = network;
+        self
+    }
+
+    /// Signs and verifies the tokens of service accounts with these keys, so that other programs
+    /// can issue or verify them. Defaults to a key generated for this run.
+    pub fn service_account_keys(mut self, keys: ServiceAccountKeys) -> Self {
+        self.service_account_keys = Some(keys);
+        self
+    }
+
+    /// Adds an issuer of tokens of service accounts, and an audience of this server. The first one
+    /// is the issuer of new tokens; those of the others are accepted too. Defaults to
+    /// `https://kubernetes.default.svc`.
+    pub fn service_account_issuer(mut self, issuer: impl Into<String>) -> Self {
+        self.service_account_issuers.push(issuer.into());
+        self
+    }
+
+    /// Switches an admission plugin on or off. The defaults are those of kube-apiserver, but
+    /// ServiceAccount is off.
+    ///
+    /// ```
+    /// use dogwatch_apiserver::{AdmissionPlugin, ApiServer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // New pods get the token of their service account, which has to exist.
+    /// let server = ApiServer::builder()
+    ///     .in_process()
+    ///     .admission_plugin(AdmissionPlugin::ServiceAccount, true)
+    ///     .yaml("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}")
+    ///     .start()
+    ///     .await?;
+    /// # server.stop().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn admission_plugin(mut self, plugin: AdmissionPlugin, on: bool) -> Self {
+        self.plugins.push((plugin, on));
         self
     }
 
@@ -290,11 +355,24 @@ impl ApiServerBuilder {
         }
     }
 
-    /// Creates an empty cluster with the configured seed, clock and first revision.
+    /// Creates an empty cluster as configured.
     pub(super) fn cluster(&self) -> Cluster {
         let source = self.source();
         let first = self.first_revision.unwrap_or_else(|| source.first_revision());
-        Cluster::beginning_at(first, source).with_authorization(self.authorization)
+        let mut cluster = Cluster::beginning_at(first, source)
+            .with_authorization(self.authorization)
+            .with_service_network(self.service_network);
+        // A seed is not secret: only a server that no other program can reach has a key of it.
+        if self.config.bind.is_some() {
+            cluster = cluster.with_secret_token_key();
+        }
+        if let Some(keys) = &self.service_account_keys {
+            cluster = cluster.with_token_keys(keys.clone());
+        }
+        if !self.service_account_issuers.is_empty() {
+            cluster = cluster.with_token_issuers(self.service_account_issuers.clone());
+        }
+        self.plugins.iter().fold(cluster, |cluster, (plugin, on)| cluster.with_plugin(*plugin, *on))
     }
 
     fn source(&self) -> Source {

@@ -54,6 +54,12 @@ pub enum StartError {
     /// The certificates could not be generated.
     #[error("cannot set up TLS")]
     Tls(#[source] BoxError),
+    /// An authority of client certificates cannot be read.
+    #[error("cannot read an authority of client certificates")]
+    ClientAuthority(#[source] BoxError),
+    /// Client certificates exist only with TLS: call [`tls`](crate::ApiServerBuilder::tls).
+    #[error("client certificates need TLS: enable it, or give no authority of client certificates")]
+    ClientAuthorityWithoutTls,
     /// An initial object cannot be read, or is not an object.
     #[error("cannot read initial object {position}")]
     Unreadable {

@@ -35,15 +35,21 @@ pub(crate) struct Tls {
 
 impl Tls {
     /// Presents the server's certificate, and authenticates clients by certificates of the same
-    /// authority.
+    /// authority, or of one of `others`.
     ///
     /// # Errors
     ///
     /// Returns an error if the certificates cannot be used.
-    pub(crate) fn new(certificates: &Certificates) -> Result<Self, BoxError> {
+    pub(crate) fn new(
+        certificates: &Certificates,
+        others: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, BoxError> {
         let provider = Arc::new(ring::default_provider());
         let mut roots = RootCertStore::empty();
         roots.add(certificates.authority_der())?;
+        for other in others {
+            roots.add(other)?;
+        }
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
             .allow_unauthenticated()
             .build()?;

@@ -21,6 +21,7 @@ mod standards;
 mod existing_pods;
 mod workload;
 
+pub use check::Violation;
 pub use existing_pods::warnings_about_existing;
 pub use policy::{LevelVersion, Policy};
 pub use standards::violations;
