@@ -3,13 +3,11 @@
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
+use super::advertised::ADVERTISED;
 use super::service_network::ServiceNetwork;
 use super::{Cluster, ObjectRef, Writer};
 use crate::ApiError;
 use crate::authorization::AuthorizationMode;
-
-/// The advertised address of the API server, which is outside of every network that it serves.
-const ADVERTISED: &str = "10.255.255.1";
 
 impl Cluster {
     /// Creates the objects that every cluster has: namespaces, the service of the API server,

@@ -3,6 +3,7 @@
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
+use super::advertised::ADVERTISED;
 use super::{Cluster, ObjectRef, Writer};
 use crate::ApiError;
 
@@ -22,7 +23,8 @@ impl Cluster {
         let holder = format!("{NAME}_{}", self.source.request_id());
         let labels = json!({ "apiserver.kubernetes.io/identity": "kube-apiserver", "kubernetes.io/hostname": "dogwatch" });
         let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "name": NAME, "namespace": NAMESPACE, "labels": labels },
+            "metadata": { "name": NAME, "namespace": NAMESPACE, "labels": labels,
+                "annotations": { "kubernetes.io/peer-advertise-address": format!("{ADVERTISED}:6443") } },
             "spec": { "holderIdentity": holder, "leaseDurationSeconds": SECONDS, "renewTime": self.micro_time() } });
         match self.add(lease, &Writer::server("kube-apiserver")).await {
             Err(refusal) if refusal.0.is_already_exists() => self.renew_identity_lease().await,

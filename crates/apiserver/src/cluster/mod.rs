@@ -20,6 +20,7 @@
 //! The `mod` lines below are in layer order.
 
 mod source;
+mod advertised;
 mod service_network;
 mod addresses;
 mod charges;

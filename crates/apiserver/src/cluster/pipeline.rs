@@ -159,7 +159,6 @@ impl Write<'_> {
         let kept = base.char_indices().nth(LONGEST_BASE).map_or(base, |(at, _)| &base[..at]);
         let name = format!("{kept}{}", self.cluster.source.suffix());
         metadata_mut(&mut self.new).insert("name".to_owned(), name.into());
-        self.has_generated_name = true;
     }
 
     /// Gives a new object its namespace and its uid.

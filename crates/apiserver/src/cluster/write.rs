@@ -31,8 +31,6 @@ pub(super) struct Write<'a> {
     pub(super) is_complete: bool,
     /// True for a creation by an update or an apply, which takes the permission to create as well.
     pub(super) creates_on_update: bool,
-    /// True if the name of a new object comes from its `generateName`.
-    pub(super) has_generated_name: bool,
 }
 
 /// The stored state that a write changes.
@@ -73,7 +71,6 @@ impl<'a> Write<'a> {
             verb: "update",
             is_complete: false,
             creates_on_update: false,
-            has_generated_name: false,
         }
     }
 
@@ -109,7 +106,6 @@ impl<'a> Write<'a> {
             verb: "update",
             is_complete: false,
             creates_on_update: false,
-            has_generated_name: false,
         }
     }
 

@@ -1,8 +1,9 @@
 //! An external server, named by the environment: to verify the scenarios against kube-apiserver.
 //!
-//! `DOGWATCH_ORACLE_SERVER` is its URL, `DOGWATCH_ORACLE_TOKEN` a bearer token, and
-//! `DOGWATCH_ORACLE_AUTHORIZATION` its authorization mode. Its certificate is not verified: it is a
-//! server under test.
+//! `DOGWATCH_ORACLE_SERVER` is its URL, `DOGWATCH_ORACLE_TOKEN` a bearer token,
+//! `DOGWATCH_ORACLE_AUTHORIZATION` its authorization mode, and `DOGWATCH_ORACLE_ADMISSION` is
+//! `ServiceAccount` if it has that plugin. Its certificate is not verified: it is a server under
+//! test.
 
 use std::io;
 use std::sync::Arc;
@@ -30,6 +31,11 @@ pub(crate) fn client() -> Option<Client> {
 /// Returns true if the external server authorizes requests by roles.
 pub(crate) fn authorizes() -> bool {
     std::env::var("DOGWATCH_ORACLE_AUTHORIZATION").is_ok_and(|it| it == "RBAC")
+}
+
+/// Returns true if the external server gives pods their service accounts.
+pub(crate) fn gives_accounts() -> bool {
+    std::env::var("DOGWATCH_ORACLE_ADMISSION").is_ok_and(|it| it == "ServiceAccount")
 }
 
 struct ExternalServer {

@@ -3,7 +3,8 @@
 //!
 //! Each scenario is a test. If `DOGWATCH_ORACLE_SERVER` is set (and `DOGWATCH_ORACLE_TOKEN`), they
 //! are sent to that server: with `DOGWATCH_ORACLE_AUTHORIZATION=RBAC` those about authorization,
-//! and otherwise the others.
+//! with `DOGWATCH_ORACLE_ADMISSION=ServiceAccount` those about the accounts of pods, and otherwise
+//! the others.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod scenario;
@@ -26,15 +27,17 @@ async fn replay(name: &str) {
     let scenario = Scenario::load(name);
     let requires = |what: &str| scenario.requires.iter().any(|it| it == what);
     let mode = if requires("rbac") { AuthorizationMode::Rbac } else { AuthorizationMode::AlwaysAllow };
+    let accounts = requires("serviceaccount");
     let client = match external_server::client() {
-        // It authorizes requests or it does not.
+        // It authorizes requests or it does not, and the same for accounts of pods.
         Some(_) if requires("rbac") != external_server::authorizes() => return,
+        Some(_) if accounts != external_server::gives_accounts() => return,
         // An external server runs in real time.
         Some(external) => {
             tokio::time::resume();
             external
         }
-        None => own_server::client(mode).await,
+        None => own_server::client(mode, accounts).await,
     };
     if requires("auth") && !client.has_token() {
         return;
@@ -63,6 +66,21 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    admission_app_armor_annotations,
+    admission_certificate_subject,
+    admission_claim_resize,
+    admission_default_ingress_class,
+    admission_default_storage_class,
+    admission_limit_ranger,
+    admission_namespace_lifecycle,
+    admission_node_taint,
+    admission_order,
+    admission_pod_resize,
+    admission_priority,
+    admission_runtime_class,
+    admission_storage_protection,
+    admission_toleration_seconds,
+    admission_topology_labels,
     apply_affinity,
     apply_after_updates,
     apply_conflict_force,
@@ -194,6 +212,13 @@ scenarios! {
     events_edges,
     events_field_selectors,
     events_two_groups,
+    fresh_apiservices,
+    fresh_apiservices_of_definitions,
+    fresh_flow_schema_status,
+    fresh_flow_schemas,
+    fresh_ip_addresses,
+    fresh_objects,
+    fresh_priority_levels,
     get_resource_version,
     lease_conflict,
     list_basic,
@@ -249,6 +274,26 @@ scenarios! {
     pod_eviction,
     pod_resize,
     pod_update_rules,
+    podsecurity_baseline_containers,
+    podsecurity_baseline_host,
+    podsecurity_baseline_several,
+    podsecurity_existing_pods,
+    podsecurity_labels,
+    podsecurity_names,
+    podsecurity_restricted,
+    podsecurity_restricted_volumes,
+    podsecurity_updates,
+    podsecurity_versions,
+    podsecurity_warn,
+    podsecurity_workloads,
+    quota_claims,
+    quota_counts,
+    quota_objects,
+    quota_pods,
+    quota_scopes,
+    quota_services,
+    quota_several,
+    quota_unknown_usage,
     rbac_aggregate_custom,
     rbac_aggregate_view,
     rbac_anonymous,
@@ -317,6 +362,12 @@ scenarios! {
     scale_others,
     service_account_token,
     service_rules,
+    serviceaccount_automount,
+    serviceaccount_image_pull_secrets,
+    serviceaccount_mirror_pods,
+    serviceaccount_missing,
+    serviceaccount_mountable_secrets,
+    serviceaccount_token_volume,
     status_daemonset,
     status_deployment,
     status_others,

@@ -1,7 +1,7 @@
 //! Our own server, in this process and without a socket: whenever everything is idle, the paused
 //! clock advances to the next timer.
 
-use dogwatch_apiserver::{ApiServer, AuthorizationMode, User};
+use dogwatch_apiserver::{AdmissionPlugin, ApiServer, AuthorizationMode, User};
 use jiff::Timestamp;
 
 use super::http_client::{Client, Dial, Dialing, Stream};
@@ -9,12 +9,14 @@ use super::http_client::{Client, Dial, Dialing, Stream};
 /// The administrator's token.
 const TOKEN: &str = "token-of-the-administrator";
 
-/// Starts a server and returns its client, which owns it.
-pub(crate) async fn client(mode: AuthorizationMode) -> Client {
+/// Starts a server and returns its client, which owns it. With `accounts`, pods get service
+/// accounts.
+pub(crate) async fn client(mode: AuthorizationMode, accounts: bool) -> Client {
     // The server's clock starts at the current time and follows the paused clock of the test.
     let server = ApiServer::builder()
         .in_process()
         .authorization(mode)
+        .admission_plugin(AdmissionPlugin::ServiceAccount, accounts)
         .token(TOKEN)
         .token_of("nobody-token", User::named("nobody", &[]))
         .clock(Timestamp::now());

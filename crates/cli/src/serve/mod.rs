@@ -4,6 +4,7 @@
 //! the kubeconfig is written.
 
 mod banner;
+mod credentials;
 
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use dogwatch_apiserver::{ApiServer, AuthorizationMode, Controllers};
+use dogwatch_apiserver::{AdmissionPlugin, ApiServer, AuthorizationMode, Controllers, ServiceNetwork};
 use dogwatch_simulator::{ControllerManager, Settings, Simulator};
 use secrecy::SecretString;
 
@@ -28,8 +29,10 @@ stdout, `ready URL`, when it is ready; Ctrl-C and SIGTERM stop it. On a
 terminal, stderr has a few lines about what to type next. With -v it logs
 every request there.
 
-Enforced: schemas with their CEL rules, admission webhooks, quotas and limit
-ranges. Not enforced: admission policies.
+Enforced: schemas with their CEL rules, admission webhooks, quotas, limit ranges
+and the Pod Security Standards. Not enforced: admission policies. Pods need no
+service account, and get no token, unless the admission plugin ServiceAccount is
+enabled; flow schemas delay no requests.
 Unless --authorization-mode is RBAC there is no authorization: every caller may
 do everything, whatever roles and role bindings say.
 
@@ -56,6 +59,13 @@ Examples:
     kubectl --server http://127.0.0.1:8080 --as bob get pods
     kubectl --server http://127.0.0.1:8080 --as bob auth can-i --list
 
+  With the users, the keys and the network of a cluster, and pods that get the
+  tokens of their service accounts:
+    dogwatch serve --tls --client-ca-file ca.crt --token-auth-file users.csv \\
+        --service-account-signing-key-file sa.key \\
+        --service-cluster-ip-range 10.0.0.0/24 \\
+        --enable-admission-plugins ServiceAccount
+
   In a bash script that waits until it is ready:
     exec 3< <(dogwatch serve); server=$!
     read -r ready url <&3
@@ -80,6 +90,10 @@ const TOKEN_VARIABLE: &str = "DOGWATCH_TOKEN";
 /// The time that old versions can be listed: `DefaultCompactInterval` in
 /// `k8s.io/apiserver v0.36.4 pkg/storage/storagebackend/config.go`.
 const HISTORY: Duration = Duration::from_secs(5 * 60);
+
+/// The interval at which the server renews its own lease: `IdentityLeaseRenewIntervalPeriod` in
+/// `k8s.io/kubernetes v1.36.4 pkg/controlplane/apiserver/server.go`.
+const RENEWAL: Duration = Duration::from_secs(10);
 
 /// The interval at which simulated nodes renew their leases: a quarter of the duration of a lease,
 /// as in `k8s.io/kubernetes v1.36.4 pkg/kubelet/kubelet.go` (`nodeLeaseRenewIntervalFraction`).
@@ -121,6 +135,34 @@ pub(crate) struct Options {
     /// certificate.
     #[arg(long, conflicts_with = "plain")]
     tls: bool,
+    /// Accept client certificates of the authorities in this PEM file, besides those of this run. The
+    /// common name is the user, organizations are groups. Needs --tls.
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    client_ca_file: Option<PathBuf>,
+    /// Accept the bearer tokens in this CSV file: token,user,uid and optionally "group,group".
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
+    /// The IPv4 network from which services get their addresses.
+    #[arg(long, value_name = "CIDR", default_value_t)]
+    service_cluster_ip_range: ServiceNetwork,
+    /// Sign the tokens of service accounts with the private key in this PEM file. By default a key
+    /// is generated.
+    #[arg(long, value_name = "FILE")]
+    service_account_signing_key_file: Option<PathBuf>,
+    /// Accept tokens that were signed with a key in this PEM file, public or private; repeatable.
+    #[arg(long, value_name = "FILE", requires = "service_account_signing_key_file")]
+    service_account_key_file: Vec<PathBuf>,
+    /// The issuer of the tokens of service accounts; repeatable: tokens of all are accepted, the
+    /// first one issues them. [default: https://kubernetes.default.svc]
+    #[arg(long, value_name = "URL")]
+    service_account_issuer: Vec<String>,
+    /// Enable these admission plugins, separated by commas. On by default are those of kube-apiserver
+    /// except ServiceAccount.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = AdmissionPlugin::to_enable)]
+    enable_admission_plugins: Vec<Switched>,
+    /// Disable these admission plugins, separated by commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = AdmissionPlugin::to_disable)]
+    disable_admission_plugins: Vec<Switched>,
     /// Serve HTTP. This is the default.
     #[arg(long)]
     plain: bool,
@@ -142,6 +184,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 }
+
+/// A plugin that a flag names; `None` for one without effect here.
+type Switched = Option<AdmissionPlugin>;
 
 /// The names of authorization modes, as kube-apiserver has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -166,6 +211,18 @@ impl Options {
     /// object gets the next uid of the seed.
     pub(crate) fn needs_one_thread(&self) -> bool {
         self.seed.is_some()
+    }
+
+    /// Returns the admission plugins that the flags switch.
+    fn plugins(&self) -> anyhow::Result<Vec<(AdmissionPlugin, bool)>> {
+        let switched = |of: &[Switched]| of.iter().flatten().copied().collect::<Vec<_>>();
+        let (on, off) =
+            (switched(&self.enable_admission_plugins), switched(&self.disable_admission_plugins));
+        if let Some(both) = on.iter().find(|it| off.contains(it)) {
+            anyhow::bail!("--enable-admission-plugins and --disable-admission-plugins both name {both}");
+        }
+        let enabled = on.into_iter().map(|it| (it, true));
+        Ok(enabled.chain(off.into_iter().map(|it| (it, false))).collect())
     }
 
     fn simulated(&self) -> Simulated {
@@ -232,9 +289,15 @@ async fn start(options: Options) -> anyhow::Result<Started> {
         .request_log(0);
     let mut controllers = Controllers::default();
     controllers.history = Some(HISTORY);
+    controllers.identity_lease = Some(RENEWAL);
     builder = builder.controllers(controllers);
     if let Some(token) = token {
         builder = builder.token(token);
+    }
+    builder = credentials::add(builder, &options)?;
+    builder = builder.service_network(options.service_cluster_ip_range);
+    for (plugin, on) in options.plugins()? {
+        builder = builder.admission_plugin(plugin, on);
     }
     if let Some(host) = options.advertise {
         builder = builder.advertise(host);
@@ -346,6 +409,43 @@ mod tests {
         assert_eq!((nodes.workloads, nodes.heartbeat), (false, Some(HEARTBEAT)));
         assert_eq!(settings("--simulate"), Some(Settings::default()));
         assert_eq!(settings("--plain"), None);
+    }
+
+    #[test]
+    fn plugins_are_switched_by_name_and_unknown_names_are_errors() {
+        let switched = |flags: &[&str]| {
+            let parsed = Flags::try_parse_from(["serve"].iter().chain(flags)).map_err(|it| it.to_string());
+            parsed.and_then(|it| it.options.plugins().map_err(|it| it.to_string()))
+        };
+        assert_eq!(switched(&[]), Ok(Vec::new()));
+        assert_eq!(
+            switched(&[
+                "--enable-admission-plugins=ServiceAccount,AlwaysAdmit",
+                "--disable-admission-plugins=PodSecurity,EventRateLimit",
+            ]),
+            Ok(vec![(AdmissionPlugin::ServiceAccount, true), (AdmissionPlugin::PodSecurity, false)])
+        );
+        for (flags, named) in [
+            (&["--enable-admission-plugins=PodSafety"][..], "\"PodSafety\""),
+            (&["--disable-admission-plugins", "Priority,Prior"], "\"Prior\""),
+            (&["--enable-admission-plugins=AlwaysPullImages"], "AlwaysPullImages"),
+            (
+                &["--enable-admission-plugins=Priority", "--disable-admission-plugins=Priority"],
+                "both name Priority",
+            ),
+        ] {
+            let error = switched(flags).expect_err("rejected");
+            assert!(error.contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn client_authorities_and_extra_keys_need_what_they_add_to() {
+        for flags in [&["--client-ca-file", "a"][..], &["--service-account-key-file", "a"]] {
+            assert!(Flags::try_parse_from(["serve"].iter().chain(flags)).is_err(), "{flags:?}");
+        }
+        let range = Flags::try_parse_from(["serve", "--service-cluster-ip-range", "fd00::/108"]);
+        assert!(range.unwrap_err().to_string().contains("IPv4"));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(super) fn check(write: &mut Write<'_>) -> Result<(), ApiError> {
     let enforced = if is_pod { found(policy.enforce) } else { Vec::new() };
     if !enforced.is_empty() {
         let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, Violation::details(&enforced));
-        return Err(ApiError::forbidden(&def.group, &def.plural, requested_name(write), &why));
+        return Err(ApiError::forbidden(&def.group, &def.plural, text(&write.new, "/metadata/name"), &why));
     }
     let warned = found(policy.warn);
     if !warned.is_empty() {
@@ -53,18 +53,13 @@ pub(super) fn check(write: &mut Write<'_>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Returns the name in the request. A generated one is not in it, and not in the message.
-fn requested_name<'a>(write: &'a Write<'_>) -> &'a str {
-    if write.has_generated_name { "" } else { text(&write.new, "/metadata/name") }
-}
-
 /// Checks the labels of a namespace, and warns about existing pods that violate a new level.
 fn check_namespace(write: &mut Write<'_>) -> Result<(), ApiError> {
     let new = Policy::of(&write.new);
     let old = write.updated().map(Policy::of);
     let are_known = old.as_ref().is_some_and(|it| !it.problems.is_empty() && it.problems == new.problems);
     if !new.problems.is_empty() && !are_known {
-        return Err(write.place.kind.invalid(requested_name(write), &new.problems));
+        return Err(write.place.kind.invalid(text(&write.new, "/metadata/name"), &new.problems));
     }
     let Some(old) = old else { return Ok(()) };
     if new.enforce.may_be_stricter_than(old.enforce)

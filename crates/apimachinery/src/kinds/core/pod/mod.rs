@@ -6,6 +6,7 @@
 pub(crate) mod resources;
 mod container;
 mod sysctl;
+mod app_armor;
 pub(in crate::kinds) mod spec;
 pub(in crate::kinds) mod template;
 pub(in crate::kinds) mod defaults;
@@ -47,7 +48,11 @@ pub static RULES: KindRules = KindRules {
     validate_create: validation::create,
     validate_update: Some(validation::update),
     validate_status: |out, new, old| immutable(out, new, old, "/status/qosClass", "status.qosClass"),
-    warnings: |pod, _| warnings(pod),
+    warnings: |pod, old| {
+        let mut all = if old.is_none() { app_armor::warnings(pod) } else { Vec::new() };
+        all.extend(warnings(pod));
+        all
+    },
     pod_spec: Some("/spec"),
     fields: SelectableFields {
         aliases: &[("spec.host", "spec.nodeName")],

@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
+use super::app_armor;
 use crate::kinds::json_access::{at, items, object, text};
 use crate::kinds::prepare::copy;
 use crate::kinds::quantity::Quantity;
 
 /// Prepares a new pod.
 pub(super) fn new_pod(pod: &mut Value, now: &str) {
+    app_armor::fill(pod);
     let qos = qos_class(pod);
     let Some(map) = pod.as_object_mut() else { return };
     let spec = object(map, "spec");
