@@ -41,6 +41,10 @@
 //! - **Admission policies.** They are stored but not evaluated. A webhook with `matchConditions` is
 //!   called as if all of them were true. Storing one of these returns a warning. Rules of
 //!   definitions are enforced.
+//! - **Admission plugins.** Those that kube-apiserver has on by default exist, but for
+//!   NodeDeclaredFeatureValidator, and ServiceAccount is off by default: [`AdmissionPlugin`] lists
+//!   them. Pod Security levels of the mode `audit` have no effect.
+//! - **Flow control.** Flow schemas and priority levels are stored and delay no requests.
 //! - **Controllers.** As in Kubernetes, other programs delete namespaces, collect garbage and make
 //!   workloads run: kube-controller-manager, or `ControllerManager` and `Simulator` of
 //!   `dogwatch-simulator`.

@@ -78,6 +78,21 @@ pub use dogwatch_apiserver::Anonymous;
 pub use dogwatch_apiserver::AuthorizationMode;
 
 /// ```
+/// use dogwatch::testing::{AdmissionPlugin, ApiServer, TestCluster};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // Pods of any sort, whatever the labels of their namespace say.
+/// let builder = ApiServer::builder().in_process();
+/// let cluster = TestCluster::start(builder.admission_plugin(AdmissionPlugin::PodSecurity, false)).await?;
+/// # drop(cluster);
+/// # Ok(())
+/// # }
+/// ```
+#[doc(inline)]
+pub use dogwatch_apiserver::AdmissionPlugin;
+
+/// ```
 /// use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 /// use dogwatch::testing::{ApiServer, AuthorizationMode, TestCluster, User};
 /// use dogwatch::{Api, Client, Config};

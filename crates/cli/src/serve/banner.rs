@@ -73,7 +73,7 @@ impl Banner<'_> {
         }
         let roles = if self.rbac { ", roles (RBAC)" } else { "" };
         lines.push(format!(
-            "enforced:     schemas, validation, admission webhooks, quotas, limit ranges{roles}"
+            "enforced:     schemas, validation, webhooks, pod security, quotas, limit ranges{roles}"
         ));
         lines.push(not_enforced(self.rbac).to_owned());
         lines.push(format!("simulated:    {}", self.simulation()));

@@ -7,6 +7,7 @@ use dogwatch_client::{Client, IgnoreWarnings};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
+use super::attributes_classes::AttributesClasses;
 use super::garbage;
 use super::namespaces::Namespaces;
 use super::volumes::Volumes;
@@ -25,7 +26,8 @@ use crate::supervise::supervised;
 /// - `garbage-collector` deletes objects whose owners are gone, and implements foreground deletion
 ///   and orphaning.
 /// - `volume-protection-controller` removes the protection finalizers of claims and volumes that
-///   are being deleted and not in use.
+///   are being deleted and not in use; `volumeattributesclass-protection-controller` those of
+///   volume attributes classes.
 ///
 /// ```
 /// use dogwatch_client::{Api, Client};
@@ -140,7 +142,7 @@ impl ControllerManagerBuilder {
         self
     }
 
-    /// Selects the controller of claims and volumes. Defaults to true.
+    /// Selects the controllers of claims, volumes and their classes. Defaults to true.
     pub fn volume_protection(mut self, on: bool) -> Self {
         self.volumes = on;
         self
@@ -162,6 +164,10 @@ impl ControllerManagerBuilder {
         }
         if self.volumes {
             let client = client.clone();
+            manager.spawn({
+                let client = client.clone();
+                move || AttributesClasses::new(&client)
+            });
             manager.spawn(move || Volumes::new(&client));
         }
         if self.garbage {

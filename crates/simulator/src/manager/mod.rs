@@ -13,6 +13,7 @@
 //! The `mod` lines below are in layer order.
 
 mod volumes;
+mod attributes_classes;
 mod namespaces;
 mod garbage;
 mod controller_manager;

@@ -18,7 +18,15 @@ async fn health_names_every_controller() {
     let it = ManagedCluster::start().await;
     let health = it.manager.health().components();
     let names: Vec<_> = health.keys().copied().collect();
-    assert_eq!(names, ["garbage-collector", "namespace-controller", "volume-protection-controller"]);
+    assert_eq!(
+        names,
+        [
+            "garbage-collector",
+            "namespace-controller",
+            "volume-protection-controller",
+            "volumeattributesclass-protection-controller",
+        ]
+    );
     assert!(health.values().all(|it| it.panics == 0 && it.down.is_none()), "{health:?}");
     let builder = ControllerManager::builder(it.client.clone()).garbage_collector(false);
     let some = builder.volume_protection(false).start();

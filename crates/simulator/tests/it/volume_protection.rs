@@ -9,6 +9,7 @@ use crate::managed_cluster::{ManagedCluster, NAMESPACES, PODS};
 use crate::test_cluster::{Kind, TestServer};
 
 const CLAIMS: Kind = ("v1", "PersistentVolumeClaim");
+const CLASSES: Kind = ("storage.k8s.io/v1", "VolumeAttributesClass");
 const VOLUMES: Kind = ("v1", "PersistentVolume");
 
 fn claim(namespace: &str, name: &str) -> Value {
@@ -80,4 +81,25 @@ async fn a_volume_is_deleted_unless_it_is_bound_to_an_existing_claim() {
     assert!(it.get(VOLUMES, "bound").is_some());
     it.delete(CLAIMS, "default/c", None).await;
     it.until_gone(VOLUMES, "bound").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_attributes_class_stays_while_a_claim_names_it() {
+    let it = ManagedCluster::start().await;
+    for name in ["free", "used"] {
+        it.add(json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass",
+            "metadata": { "name": name }, "driverName": "d.example.com", "parameters": { "k": "v" } }))
+            .await;
+    }
+    let mut claim = claim("default", "c");
+    claim["spec"]["volumeAttributesClassName"] = "used".into();
+    it.add(claim).await;
+    for name in ["free", "used"] {
+        it.delete(CLASSES, name, None).await;
+    }
+    it.until_gone(CLASSES, "free").await;
+    it.advance(Duration::from_secs(60)).await;
+    assert!(it.get(CLASSES, "used").is_some());
+    it.delete(CLAIMS, "default/c", None).await;
+    it.until_gone(CLASSES, "used").await;
 }
