@@ -9,6 +9,7 @@
 //! The `mod` lines below are in layer order.
 
 mod go_format;
+mod unstructured;
 mod syntax;
 mod json;
 mod merge;
@@ -168,13 +169,14 @@ impl Patch {
     /// Creates a 422: the patch applied, but its result, given as JSON, cannot be decoded. `why` is
     /// the reason, for example `strict decoding error: unknown field "foo"`.
     pub fn unfit(&self, patched: &str, why: &str) -> ApiError {
-        let shown = match (&self.body, self.kind) {
+        let (shown, why) = match (&self.body, self.kind) {
             (Body::Object(patch), PatchKind::Strategic) => {
-                go_format::GoValue(&Value::Object(patch.clone())).to_string()
+                let shown = go_format::GoValue(&Value::Object(patch.clone())).to_string();
+                (shown, unstructured::conversion_error(why))
             }
-            _ => patched.to_owned(),
+            _ => (patched.to_owned(), why.to_owned()),
         };
-        let problem = FieldError::with_value("patch", FieldErrorKind::Invalid, strconv::quote(&shown), why);
+        let problem = FieldError::with_value("patch", FieldErrorKind::Invalid, strconv::quote(&shown), &why);
         ApiError::invalid("", "", "", &[problem])
     }
 }

@@ -30,7 +30,10 @@ impl Write<'_> {
     pub(super) async fn create(mut self) -> Result<WriteOutcome, ApiError> {
         let name = text(&self.new, "/metadata/name");
         check_accepts_new(&self.cluster.catalog(), self.place.kind, name)?;
-        admit_to_namespace(self.cluster, self.place, name)?;
+        // As in k8s.io/apiserver v0.36.4 pkg/admission/errors.go: the name is not generated yet.
+        let known = [name, text(&self.new, "/metadata/generateName"), "Unknown"];
+        let known = known.into_iter().find(|it| !it.is_empty()).unwrap_or_default();
+        admit_to_namespace(self.cluster, self.place, known)?;
         let version = self.remove_system_fields();
         self.own().await;
         self.apply_plugins().await?;

@@ -263,6 +263,7 @@ scenarios! {
     patch_strategic_edges,
     patch_strategic_lists,
     patch_strategic_maps,
+    patch_strategic_types,
     paths_common_headers,
     paths_health,
     paths_method_not_allowed,

@@ -18,6 +18,7 @@ pub(crate) static RULES: KindRules = KindRules {
     metadata_passes: MetadataPasses { labels: 3, fixed: 2, finalizers: 1 },
     validate_create: limits::quota,
     validate_update: Some(limits::quota_update),
+    validate_status: |out, new, _| limits::quota_status(out, new),
     cells: |object, now| {
         let [requests, limits] = quota(object);
         vec![cells::name(object), requests.into(), limits.into(), age::since_creation(object, now)]

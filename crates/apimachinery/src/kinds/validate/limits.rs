@@ -8,6 +8,7 @@ use super::check::{FieldErrors, duplicate, forbidden, immutable, invalid, invali
 use crate::kinds::json_access::{at, entries, items, text};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
+use crate::{FieldError, FieldErrorKind};
 
 /// The resources that a quota with the scope `BestEffort` can limit.
 const BEST_EFFORT: &[&str] = &["pods"];
@@ -37,6 +38,20 @@ const STANDARD_RESOURCES: &[&str] = &[
 /// The resources of pods, for which a quota may have a scope.
 const OF_PODS: &[&str] =
     &["pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
+/// The resources that are numbers of objects.
+const WHOLE: &[&str] = &[
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "persistentvolumeclaims",
+    "configmaps",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+/// The number of errors about one selected scope, and of scopes that such an error shows.
+const MAX_SCOPE_ERRORS: usize = 20;
 /// The resources of claims that a quota with the scope `VolumeAttributesClass` can limit.
 const OF_CLAIMS: &[&str] = &["persistentvolumeclaims", "requests.storage"];
 
@@ -123,10 +138,7 @@ pub(in crate::kinds) fn quota(out: &mut FieldErrors, object: &Value) {
             invalid(out, &field, &name.into(), "must be a standard resource type or fully qualified");
             invalid(out, &field, &name.into(), "must be a standard resource for quota");
         }
-        let Some(amount) = Quantity::read(amount) else { continue };
-        if amount.is_negative() {
-            invalid(out, &field, &amount.canonical().into(), "must be greater than or equal to 0");
-        }
+        quantity(out, name, amount, &field);
     }
     let scopes = items(object, "/spec/scopes");
     // Counts of objects, such as `count/pods`, and extended resources are allowed with any scope.
@@ -161,6 +173,104 @@ pub(in crate::kinds) fn quota(out: &mut FieldErrors, object: &Value) {
     for (one, other) in [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")] {
         if has(one) && has(other) {
             invalid(out, "spec.scopes", &object["spec"]["scopes"], "conflicting scopes");
+        }
+    }
+    scope_selector(out, object, &beyond);
+}
+
+/// Validates an amount in a quota.
+fn quantity(out: &mut FieldErrors, name: &str, amount: &Value, field: &str) {
+    let Some(amount) = Quantity::read(amount) else { return };
+    if amount.is_negative() {
+        invalid(out, field, &amount.canonical().into(), "must be greater than or equal to 0");
+    }
+    if is_whole(name) && !amount.is_whole() {
+        invalid(out, field, &amount.canonical().into(), "must be an integer");
+    }
+}
+
+/// Returns true for resources that are counted: those of objects, and extended ones.
+fn is_whole(name: &str) -> bool {
+    WHOLE.contains(&name)
+        || (name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests."))
+}
+
+/// Validates the scopes that a quota selects. `beyond` returns the number of its resources that are
+/// not among those of a scope.
+fn scope_selector(out: &mut FieldErrors, object: &Value, beyond: &dyn Fn(&[&str]) -> usize) {
+    const EXISTS: &str = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
+                          ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or \
+                          ResourceQuotaScopeCrossNamespacePodAffinity";
+    let path = "spec.scopeSelector.matchExpressions";
+    let expressions = items(object, "/spec/scopeSelector/matchExpressions");
+    let shown = |it: &Value| {
+        let part = |key: &str| Value::from(text(it, &format!("/{key}")));
+        let values = at(it, "/values").cloned().unwrap_or_default();
+        format!("{{\"ScopeName\":{},\"Operator\":{},\"Values\":{values}}}", part("scopeName"), part("operator"))
+    };
+    for expression in expressions {
+        let (scope, operator) = (text(expression, "/scopeName"), text(expression, "/operator"));
+        let rest = match scope {
+            "BestEffort" => beyond(BEST_EFFORT),
+            "VolumeAttributesClass" => beyond(OF_CLAIMS),
+            "Terminating" | "NotTerminating" | "NotBestEffort" | "PriorityClass"
+            | "CrossNamespacePodAffinity" => beyond(OF_PODS),
+            _ => {
+                invalid(out, &format!("{path}.scopeName"), &scope.into(), "unsupported scope");
+                beyond(&[])
+            }
+        };
+        for _ in 0..rest.min(MAX_SCOPE_ERRORS) {
+            let all: Vec<_> = expressions.iter().take(MAX_SCOPE_ERRORS).map(shown).collect();
+            let value = format!("{{\"MatchExpressions\":[{}]}}", all.join(","));
+            let detail = "unsupported scope applied to resource";
+            out.push_with(|| FieldError::with_value(path, FieldErrorKind::Invalid, value, detail));
+        }
+        if only_exists(scope) && operator != "Exists" {
+            invalid(out, &format!("{path}.operator"), &operator.into(), EXISTS);
+        }
+        let values = items(expression, "/values");
+        match operator {
+            "In" | "NotIn" if values.is_empty() => {
+                let detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+                required(out, &format!("{path}.values"), detail);
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                let detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+                invalid(out, &format!("{path}.values"), &expression["values"], detail);
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => invalid(out, &format!("{path}.operator"), &other.into(), "not a valid selector operator"),
+        }
+    }
+    let has = |scope: &str| expressions.iter().any(|it| text(it, "/scopeName") == scope);
+    for (one, other) in [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")] {
+        if has(one) && has(other) {
+            let scopes = at(object, "/spec/scopes").cloned().unwrap_or_default();
+            invalid(out, path, &scopes, "conflicting scopes");
+        }
+    }
+}
+
+/// Returns true for the scopes that have no values to select.
+fn only_exists(scope: &str) -> bool {
+    matches!(
+        scope,
+        "BestEffort" | "NotBestEffort" | "Terminating" | "NotTerminating" | "CrossNamespacePodAffinity"
+    )
+}
+
+/// Validates the status of a quota.
+pub(in crate::kinds) fn quota_status(out: &mut FieldErrors, object: &Value) {
+    for part in ["hard", "used"] {
+        for (name, amount) in entries(object, &format!("/status/{part}")) {
+            let field = format!("status.{part}[{name}]");
+            invalid_string(out, &field, name, names::qualified(name));
+            if !name.contains('/') && !is_standard(name) {
+                invalid(out, &field, &name.into(), "must be a standard resource type or fully qualified");
+                invalid(out, &field, &name.into(), "must be a standard resource for quota");
+            }
+            quantity(out, name, amount, &field);
         }
     }
 }
@@ -222,5 +332,22 @@ mod tests {
         assert_eq!(scoped(counted, "NotTerminating"), 0);
         let claims = json!({ "persistentvolumeclaims": "1", "requests.storage": "1Gi" });
         assert_eq!((scoped(claims.clone(), "VolumeAttributesClass"), scoped(claims, "Terminating")), (0, 2));
+        assert_eq!((scoped(json!({ "pods": "1500m" }), "BestEffort"), scoped(json!({ "a.b/c": "1m" }), "BestEffort")), (1, 1));
+    }
+
+    #[test]
+    fn a_selected_scope_has_the_operator_and_the_values_that_it_needs() {
+        let found = |scope: &str, operator: &str, values: &[&str]| {
+            let mut out = FieldErrors::new();
+            let selector = json!({ "matchExpressions": [{ "scopeName": scope, "operator": operator, "values": values }] });
+            quota(&mut out, &json!({ "spec": { "hard": { "pods": "1" }, "scopeSelector": selector } }));
+            out.iter().map(|it| it.field.trim_start_matches("spec.scopeSelector.matchExpressions").to_owned()).collect::<Vec<_>>()
+        };
+        assert!(found("PriorityClass", "In", &["a"]).is_empty() && found("BestEffort", "Exists", &[]).is_empty());
+        assert_eq!(found("PriorityClass", "In", &[]), [".values"]);
+        assert_eq!(found("PriorityClass", "Exists", &["a"]), [".values"]);
+        assert_eq!(found("BestEffort", "In", &["a"]), [".operator"]);
+        assert_eq!(found("PriorityClass", "Equals", &[]), [".operator"]);
+        assert_eq!(found("Other", "Exists", &[]), [".scopeName", ""]);
     }
 }

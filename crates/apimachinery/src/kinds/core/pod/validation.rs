@@ -19,6 +19,13 @@ pub(super) fn create(out: &mut FieldErrors, pod: &Value) {
     if !items(pod, "/spec/ephemeralContainers").is_empty() {
         forbidden(out, "spec.ephemeralContainers", "cannot be set on create");
     }
+    let mirror = "kubernetes.io/config.mirror";
+    if let Some(value) = at(pod, "/metadata/annotations").and_then(|it| it.get(mirror))
+        && text(pod, "/spec/nodeName").is_empty()
+    {
+        let detail = "must set spec.nodeName if mirror pod annotation is set";
+        invalid(out, &format!("metadata.annotations[{mirror}]"), value, detail);
+    }
 }
 
 /// Validates the new state of a pod: hardly any field is mutable.
