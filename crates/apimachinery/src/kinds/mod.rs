@@ -25,6 +25,7 @@ mod allocate;
 pub mod rules;
 pub mod prepare;
 pub mod validate;
+mod pod_warnings;
 pub mod warnings;
 pub mod core;
 pub mod events;

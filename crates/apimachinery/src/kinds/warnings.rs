@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use crate::kinds::json_access::{at, items};
+use crate::kinds::pod_warnings;
 use crate::kinds::rules::KindRules;
 
 /// The finalizers that need no domain.
@@ -21,6 +22,7 @@ pub fn builtin(rules: &KindRules, object: &Value, old: Option<&Value>) -> Vec<St
         && old.is_none_or(|old| old.get("spec") != object.get("spec"))
     {
         warnings.extend(missing_selectors(object, spec));
+        warnings.extend(pod_warnings::warnings(object, spec));
     }
     warnings
 }

@@ -89,7 +89,7 @@ pub(crate) use delete::Deleted;
 pub(crate) use delete_options::{Admission, DeleteOptions, Propagation, warning_of_deleting};
 pub(crate) use kubelet::KubeletRequest;
 pub(crate) use patch_body::PatchBody;
-pub(crate) use place::{ObjectRef, ResponseObject, WriteOutcome, Writer};
+pub(crate) use place::{ObjectRef, RefusedWarnings, ResponseObject, WriteOutcome, Writer};
 pub use service_network::{InvalidServiceNetwork, ServiceNetwork};
 pub use signing_key::{InvalidKey, ServiceAccountKeys};
 pub(crate) use source::Source;

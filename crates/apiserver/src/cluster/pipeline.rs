@@ -1,6 +1,7 @@
 //! The stages of every write that creates or changes an object, in order.
 
 use super::WriteOutcome;
+use super::charges::Charge;
 use super::commit::Attempt;
 use super::conflict::check_version;
 use super::definition_checks::check_accepts_new;
@@ -22,7 +23,7 @@ const NAME_ATTEMPTS: usize = 8;
 /// k8s.io/apiserver v0.36.4 pkg/storage/names/generate.go.
 const LONGEST_BASE: usize = 58;
 
-impl Write<'_> {
+impl<'a> Write<'a> {
     /// Creates the object.
     ///
     /// # Errors
@@ -69,13 +70,19 @@ impl Write<'_> {
         self.prepare()?;
         self.validate()?;
         self.warn();
+        let admitted = self.admit_new(version).await;
+        let _charge = admitted.inspect_err(|_| self.keep_warnings())?;
+        self.commit_new().await
+    }
+
+    /// Lets everything check a new object that may reject it although it is valid.
+    async fn admit_new(&mut self, version: &str) -> Result<Option<Charge<'a>>, ApiError> {
         self.check_creation()?;
         self.check_plugins()?;
         self.check_signer()?;
         self.review().await?;
         self.refuse_version(version)?;
-        let _charge = self.charge_quotas().await?;
-        self.commit_new().await
+        self.charge_quotas().await
     }
 
     /// Makes one attempt to change the object.
@@ -106,13 +113,24 @@ impl Write<'_> {
         self.prepare()?;
         self.validate()?;
         self.warn();
+        let admitted = self.admit_change(calls_webhooks).await;
+        let _charge = admitted.inspect_err(|_| self.keep_warnings())?;
+        self.commit_change(base).await
+    }
+
+    /// Lets everything check a changed object that may reject it although it is valid.
+    async fn admit_change(&mut self, calls_webhooks: bool) -> Result<Option<Charge<'a>>, ApiError> {
         self.check_plugins()?;
         self.check_signer()?;
         if calls_webhooks {
             self.review().await?;
         }
-        let _charge = self.charge_quotas().await?;
-        self.commit_change(base).await
+        self.charge_quotas().await
+    }
+
+    /// Keeps the warnings for the response to a write that is rejected.
+    fn keep_warnings(&self) {
+        self.writer.refused_warnings.add(self.warnings.clone());
     }
 
     /// Rejects a creation by an update or an apply if the user may not create objects.

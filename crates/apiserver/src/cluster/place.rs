@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
@@ -35,6 +37,24 @@ pub struct Writer {
     pub dry_run: bool,
     /// The treatment of unknown fields in patches.
     pub validation: FieldValidation,
+    /// The warnings about an object that was rejected: the response has them, too.
+    pub refused_warnings: RefusedWarnings,
+}
+
+/// The warnings about an object that was rejected in the end. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct RefusedWarnings(Arc<Mutex<Vec<String>>>);
+
+impl RefusedWarnings {
+    /// Adds the warnings of a write that is rejected.
+    pub(super) fn add(&self, warnings: Vec<String>) {
+        self.0.lock().extend(warnings);
+    }
+
+    /// Returns the warnings, and forgets them.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock())
+    }
 }
 
 /// An object in a response.
@@ -95,6 +115,7 @@ impl Writer {
             manager: part.to_owned(),
             dry_run: false,
             validation: FieldValidation::Ignore,
+            refused_warnings: RefusedWarnings::default(),
         }
     }
 }

@@ -113,5 +113,6 @@ fn deleter(exchange: &Exchange<'_>, deletion: &Deletion) -> Writer {
         manager: manager_of_agent(exchange.headers),
         dry_run: deletion.dry_run,
         validation: FieldValidation::Ignore,
+        ..Writer::server("")
     }
 }

@@ -14,7 +14,7 @@ use super::service::{Exchange, Service};
 use super::show;
 use super::write_options::{Options, writer};
 use crate::ApiError;
-use crate::cluster::{Body, FieldValidation, PatchBody, WriteOutcome, decode, decode_as};
+use crate::cluster::{Body, FieldValidation, PatchBody, WriteOutcome, Writer, decode, decode_as};
 use crate::patch::PatchKind;
 
 /// The interpretation of a patch body.
@@ -39,6 +39,7 @@ impl Service {
         let writer = writer(Options::Create, exchange.query, exchange.headers, exchange.user.clone())?;
         let (object, warnings) = read_object(parsed, &Body { bytes, form }, writer.validation)?;
         let written = self.cluster.create(&parsed.place(), object, &writer).await;
+        let warnings = with_refused(warnings, &writer);
         self.answered(parsed, exchange, written.map(|it| WriteOutcome { created: true, ..it }), warnings)
             .await
     }
@@ -55,6 +56,7 @@ impl Service {
         let form = incoming::form(exchange.headers)?;
         let (object, warnings) = read_object(parsed, &Body { bytes, form }, writer.validation)?;
         let written = self.cluster.update(&parsed.place(), object, &writer).await;
+        let warnings = with_refused(warnings, &writer);
         self.answered(parsed, exchange, written, warnings).await
     }
 
@@ -74,11 +76,11 @@ impl Service {
             PatchForm::Patch(kind) => (Options::Patch, PatchBody::Patch(kind, bytes)),
         };
         let writer = writer(options, exchange.query, exchange.headers, exchange.user.clone())?;
-        let written = self.cluster.patch(&parsed.place(), &patch, &writer).await?;
-        self.written(parsed, exchange, written, Vec::new()).await
+        let written = self.cluster.patch(&parsed.place(), &patch, &writer).await;
+        self.answered(parsed, exchange, written, with_refused(Vec::new(), &writer)).await
     }
 
-    /// Builds the response to a write. Warnings about the body are also added to an error response.
+    /// Builds the response to a write. The warnings are also added to an error response.
     async fn answered(
         &self,
         parsed: &ParsedRequest,
@@ -132,6 +134,12 @@ impl PatchForm {
             (_, None) => Err(ApiError::new(Reason::UnsupportedMediaType, "415: Unsupported Media Type")),
         }
     }
+}
+
+/// Adds the warnings about an object that was rejected to those about the body.
+fn with_refused(mut warnings: Vec<String>, writer: &Writer) -> Vec<String> {
+    warnings.extend(writer.refused_warnings.take());
+    warnings
 }
 
 fn forces(query: &Query) -> bool {

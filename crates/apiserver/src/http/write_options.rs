@@ -5,7 +5,7 @@ use http::HeaderMap;
 use http::header::USER_AGENT;
 
 use super::query::Query;
-use crate::cluster::{FieldValidation, Writer};
+use crate::cluster::{FieldValidation, RefusedWarnings, Writer};
 use crate::kinds::validate::field_manager;
 use crate::strconv;
 use crate::user::User;
@@ -74,7 +74,8 @@ pub(super) fn writer(
         return Err(ApiError::invalid("meta.k8s.io", options.kind(), "", &problems));
     }
     let manager = if given.is_empty() { manager_of_agent(headers) } else { given.to_owned() };
-    Ok(Writer { user, manager, dry_run: !dry_run.is_empty(), validation })
+    let refused_warnings = RefusedWarnings::default();
+    Ok(Writer { user, manager, dry_run: !dry_run.is_empty(), validation, refused_warnings })
 }
 
 /// Returns the problem of a `dryRun` parameter; only `All` is supported.
