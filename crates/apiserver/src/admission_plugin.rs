@@ -90,8 +90,13 @@ plugins! {
 }
 
 /// The plugins that have no effect with the feature gates that kube-apiserver 1.36.4 has by default.
-const WITHOUT_EFFECT: [&str; 5] =
-    ["AlwaysAdmit", "ClusterTrustBundleAttest", "JobValidation", "PodGroupProtection", "PodGroupWorkloadExists"];
+const WITHOUT_EFFECT: [&str; 5] = [
+    "AlwaysAdmit",
+    "ClusterTrustBundleAttest",
+    "JobValidation",
+    "PodGroupProtection",
+    "PodGroupWorkloadExists",
+];
 
 /// The plugins of kube-apiserver 1.36.4 that this server does not have. All but one are off by
 /// default; NodeDeclaredFeatureValidator rejects some changes of pods on nodes of other versions.
@@ -171,7 +176,11 @@ impl FromStr for AdmissionPlugin {
         }
         let name = name.to_owned();
         let is_known = ABSENT.contains(&name.as_str()) || WITHOUT_EFFECT.contains(&name.as_str());
-        Err(if is_known { AdmissionPluginError::Absent { name } } else { AdmissionPluginError::Unknown { name } })
+        Err(if is_known {
+            AdmissionPluginError::Absent { name }
+        } else {
+            AdmissionPluginError::Unknown { name }
+        })
     }
 }
 

@@ -93,8 +93,8 @@ use dogwatch_apimachinery::{
 pub use self::http::ResponseBody;
 pub use admission_plugin::{AdmissionPlugin, AdmissionPluginError};
 pub use auth::Anonymous;
-pub use cluster::{InvalidKey, InvalidServiceNetwork, ServiceAccountKeys, ServiceNetwork};
 pub use authorization::AuthorizationMode;
+pub use cluster::{InvalidKey, InvalidServiceNetwork, ServiceAccountKeys, ServiceNetwork};
 pub use controllers::Controllers;
 pub use dogwatch_apimachinery::{ApiError, FieldError, FieldErrorKind, FieldErrors};
 pub use health::{BackgroundHealth, LoopHealth};

@@ -24,7 +24,10 @@ pub struct Classified {
 pub const CLAIM: Classified = Classified {
     field: "storageClassName",
     annotation: "volume.beta.kubernetes.io/storage-class",
-    marks: &["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"],
+    marks: &[
+        "storageclass.kubernetes.io/is-default-class",
+        "storageclass.beta.kubernetes.io/is-default-class",
+    ],
 };
 
 /// Ingresses and their ingress classes.
@@ -37,7 +40,8 @@ pub const INGRESS: Classified = Classified {
 impl Classified {
     /// Returns true if an object names no class. An empty name is one: that of no class at all.
     pub fn lacks_class(self, value: &Value) -> bool {
-        let is_annotated = at(value, "/metadata/annotations").is_some_and(|it| it.get(self.annotation).is_some());
+        let is_annotated =
+            at(value, "/metadata/annotations").is_some_and(|it| it.get(self.annotation).is_some());
         !is_annotated && at(value, "/spec").and_then(|it| it.get(self.field)).is_none_or(Value::is_null)
     }
 
@@ -45,7 +49,8 @@ impl Classified {
     pub fn fill(self, value: &mut Value, classes: impl Iterator<Item = Value>) {
         let is_default = |class: &Value| {
             let annotations = at(class, "/metadata/annotations");
-            annotations.is_some_and(|it| self.marks.iter().any(|mark| it.get(mark).is_some_and(|it| it == "true")))
+            annotations
+                .is_some_and(|it| self.marks.iter().any(|mark| it.get(mark).is_some_and(|it| it == "true")))
         };
         let rank = |class: &Value| {
             let created = text(class, "/metadata/creationTimestamp").parse::<jiff::Timestamp>().ok();
@@ -82,7 +87,10 @@ mod tests {
         INGRESS.fill(&mut ingress, classes.into_iter());
         assert_eq!(ingress["spec"]["ingressClassName"], "b");
         let mut claim = json!({});
-        CLAIM.fill(&mut claim, [class("e", old, CLAIM.marks[1], "true"), class("f", new, mark, "true")].into_iter());
+        CLAIM.fill(
+            &mut claim,
+            [class("e", old, CLAIM.marks[1], "true"), class("f", new, mark, "true")].into_iter(),
+        );
         assert_eq!(claim["spec"]["storageClassName"], "e");
         CLAIM.fill(&mut claim, std::iter::empty());
         assert_eq!(claim["spec"]["storageClassName"], "e");
@@ -90,7 +98,10 @@ mod tests {
 
     #[test]
     fn an_empty_name_and_the_old_annotation_are_choices() {
-        assert!(CLAIM.lacks_class(&json!({ "spec": { "storageClassName": null } })) && CLAIM.lacks_class(&json!({})));
+        assert!(
+            CLAIM.lacks_class(&json!({ "spec": { "storageClassName": null } }))
+                && CLAIM.lacks_class(&json!({}))
+        );
         assert!(!CLAIM.lacks_class(&json!({ "spec": { "storageClassName": "" } })));
         let annotated = json!({ "metadata": { "annotations": { "kubernetes.io/ingress.class": "" } } });
         assert!(!INGRESS.lacks_class(&annotated) && CLAIM.lacks_class(&annotated));

@@ -11,7 +11,8 @@ use crate::kinds::quantity::Quantity;
 
 /// Returns the reason and the message if a node cannot take a pod as it is after a resize.
 pub fn refuse(pod: &Value, node: &Value) -> Option<(&'static str, String)> {
-    let system = at(node, "/metadata/labels").and_then(|it| it.get("kubernetes.io/os")).and_then(Value::as_str);
+    let system =
+        at(node, "/metadata/labels").and_then(|it| it.get("kubernetes.io/os")).and_then(Value::as_str);
     if let Some(system) = system.filter(|it| *it != "linux") {
         let name = text(node, "/metadata/name");
         let why = format!("pod resize is only supported on linux nodes, node {name:?} is {system:?}");
@@ -20,7 +21,8 @@ pub fn refuse(pod: &Value, node: &Value) -> Option<(&'static str, String)> {
     let (allocatable, requests) =
         (ResourceList::at(node, "/status/allocatable"), pod::wanted(pod, Side::Requests));
     let mut missing = Vec::new();
-    for (name, shown) in [("cpu", Quantity::thousandths as fn(Quantity) -> i128), ("memory", Quantity::units)] {
+    for (name, shown) in [("cpu", Quantity::thousandths as fn(Quantity) -> i128), ("memory", Quantity::units)]
+    {
         let amount = |list: &ResourceList| list.get(name).unwrap_or(Quantity::count(0));
         let (requested, allocatable) = (amount(&requests), amount(&allocatable));
         if requested.exceeds(allocatable) {

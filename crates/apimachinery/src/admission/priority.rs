@@ -105,9 +105,7 @@ mod tests {
 
     #[test]
     fn one_class_can_be_the_default() {
-        let class = |name: &str, value: i64, default: bool| {
-            json!({ "metadata": { "name": name }, "value": value, "globalDefault": default })
-        };
+        let class = |name: &str, value: i64, default: bool| json!({ "metadata": { "name": name }, "value": value, "globalDefault": default });
         let (low, high, other) = (class("low", 1, true), class("high", 9, true), class("other", 0, false));
         let found = default_class([&high, &other, &low].into_iter().cloned());
         assert_eq!(found.as_ref(), Some(&low));

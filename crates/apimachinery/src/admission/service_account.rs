@@ -88,7 +88,8 @@ fn mount_token(spec: &mut serde_json::Map<String, Value>, suffix: impl FnOnce() 
 }
 
 fn token_volume(name: &str) -> Value {
-    let namespace = json!({ "path": "namespace", "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" } });
+    let namespace =
+        json!({ "path": "namespace", "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" } });
     json!({ "name": name, "projected": { "defaultMode": 0o644, "sources": [
         { "serviceAccountToken": { "path": "token", "expirationSeconds": TOKEN_SECONDS } },
         { "configMap": { "name": "kube-root-ca.crt", "items": [{ "key": "ca.crt", "path": "ca.crt" }] } },
@@ -147,7 +148,8 @@ const CONTAINERS: [(&str, &str); 3] = [
 /// Returns the secrets in the environment of a container, each with where it is used.
 fn secrets_of(container: &Value) -> Vec<(String, &str)> {
     let variables = items(container, "/env").iter().filter_map(|it| {
-        at(it, "/valueFrom/secretKeyRef").map(|secret| (format!("envVar {}", text(it, "/name")), text(secret, "/name")))
+        at(it, "/valueFrom/secretKeyRef")
+            .map(|secret| (format!("envVar {}", text(it, "/name")), text(secret, "/name")))
     });
     let sources = items(container, "/envFrom").iter().filter_map(|it| at(it, "/secretRef"));
     variables.chain(sources.map(|it| ("envFrom".to_owned(), text(it, "/name")))).collect()
@@ -173,7 +175,8 @@ pub fn refuse(pod: &Value, account: &Value, part: &str) -> Option<String> {
     let is_checked = |list| (list == "/spec/ephemeralContainers") != part.is_empty();
     for (list, words) in CONTAINERS.into_iter().filter(|(list, _)| is_checked(*list)) {
         for container in items(pod, list) {
-            if let Some((at, secret)) = secrets_of(container).into_iter().find(|(_, it)| !listed.contains(it)) {
+            if let Some((at, secret)) = secrets_of(container).into_iter().find(|(_, it)| !listed.contains(it))
+            {
                 let container = text(container, "/name");
                 return Some(format!(
                     "{words} {container} with {at} referencing secret.secretName=\"{secret}\" {lacks} secret"
@@ -203,19 +206,23 @@ mod tests {
         fill(&mut pod, &account, || unreachable!("it has the volume"));
         let spec = &pod["spec"];
         let mount = json!([{ "name": "kube-api-access-abcde", "readOnly": true, "mountPath": TOKEN_PATH }]);
-        assert_eq!((&spec["initContainers"][0]["volumeMounts"], &spec["containers"][1]["volumeMounts"]), (&mount, &mount));
+        assert_eq!(
+            (&spec["initContainers"][0]["volumeMounts"], &spec["containers"][1]["volumeMounts"]),
+            (&mount, &mount)
+        );
         assert_eq!(spec["containers"][0]["volumeMounts"][0]["name"], "own");
         assert_eq!(spec["volumes"].as_array().unwrap().len(), 1);
-        assert_eq!(spec["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"]["expirationSeconds"], 3607);
+        assert_eq!(
+            spec["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"]["expirationSeconds"],
+            3607
+        );
         assert_eq!(spec["imagePullSecrets"], json!([{ "name": "registry" }]));
     }
 
     #[test]
     fn the_choice_of_the_pod_comes_before_that_of_its_account() {
         let account = |choice: bool| json!({ "automountServiceAccountToken": choice });
-        let pod = |choice: Value| {
-            json!({ "spec": { "automountServiceAccountToken": choice, "containers": [{ "name": "a" }] } })
-        };
+        let pod = |choice: Value| json!({ "spec": { "automountServiceAccountToken": choice, "containers": [{ "name": "a" }] } });
         for (mut pod, account, expected) in [
             (pod(Value::Null), account(false), false),
             (pod(true.into()), account(false), true),
@@ -240,7 +247,10 @@ mod tests {
     fn mirror_pods_have_no_identity_and_no_secrets() {
         for (spec, why) in [
             (json!({ "serviceAccountName": "a" }), Some("a mirror pod may not reference service accounts")),
-            (json!({ "volumes": [{ "secret": { "secretName": "s" } }] }), Some("a mirror pod may not reference secrets")),
+            (
+                json!({ "volumes": [{ "secret": { "secretName": "s" } }] }),
+                Some("a mirror pod may not reference secrets"),
+            ),
             (
                 json!({ "containers": [{ "envFrom": [{ "secretRef": { "name": "s" } }] }] }),
                 Some("a mirror pod may not reference secrets"),
@@ -263,8 +273,10 @@ mod tests {
         };
         let with = |spec: Value| json!({ "spec": spec });
         let lacks = "is not allowed because service account robot does not reference that";
-        let env = |secret: &str| json!([{ "name": "c", "env": [
-            { "name": "V", "valueFrom": { "secretKeyRef": { "name": secret } } }] }]);
+        let env = |secret: &str| {
+            json!([{ "name": "c", "env": [
+            { "name": "V", "valueFrom": { "secretKeyRef": { "name": secret } } }] }])
+        };
         for (spec, part, why) in [
             (
                 json!({ "volumes": [{ "secret": { "secretName": "no" } }] }),
@@ -274,7 +286,9 @@ mod tests {
             (
                 json!({ "initContainers": env("no") }),
                 "",
-                Some(format!("init container c with envVar V referencing secret.secretName=\"no\" {lacks} secret")),
+                Some(format!(
+                    "init container c with envVar V referencing secret.secretName=\"no\" {lacks} secret"
+                )),
             ),
             (
                 json!({ "imagePullSecrets": [{ "name": "pull" }, { "name": "ok" }] }),
@@ -286,7 +300,9 @@ mod tests {
             (
                 json!({ "ephemeralContainers": env("no"), "containers": env("no") }),
                 "ephemeralcontainers",
-                Some(format!("ephemeral container c with envVar V referencing secret.secretName=\"no\" {lacks} secret")),
+                Some(format!(
+                    "ephemeral container c with envVar V referencing secret.secretName=\"no\" {lacks} secret"
+                )),
             ),
         ] {
             let pod = with(spec);

@@ -51,7 +51,9 @@ mod tests {
             ("string", "v1.PodSpec", "cannot restore struct from: string"),
             ("number 1.5", "int64", "cannot convert float64 to int64"),
         ] {
-            let why = format!("json: cannot unmarshal {found} into Go struct field PodSpec.spec.x of type {expected}");
+            let why = format!(
+                "json: cannot unmarshal {found} into Go struct field PodSpec.spec.x of type {expected}"
+            );
             assert_eq!(conversion_error(&why), converted);
         }
         let quantity = "quantities must match the regular expression";

@@ -331,8 +331,9 @@ mod tests {
     fn a_full_network_has_no_address_until_one_is_released() {
         let mut addresses = Addresses::of("10.0.0.8/29".parse().expect("a network"));
         let service = json!({ "metadata": { "name": "a" } });
-        let taken: BTreeSet<String> =
-            (2..7).map(|uid| addresses.take_address(&uid.to_string(), &service, None).expect("free")).collect();
+        let taken: BTreeSet<String> = (2..7)
+            .map(|uid| addresses.take_address(&uid.to_string(), &service, None).expect("free"))
+            .collect();
         assert_eq!(taken, (10..15).map(|it| format!("10.0.0.{it}")).collect());
         let refusal = addresses.take_address("x", &service, None).expect_err("all are taken");
         assert!(refusal.0.message.contains("range is full"), "{refusal}");

@@ -67,15 +67,16 @@ fn set_dangling(schema: &mut Value, level: &str, is_dangling: bool, now: &str) -
         true => ("True", "NotFound", "but there is no such object"),
         false => ("False", "Found", "and it exists"),
     };
-    let message = format!(
-        "This FlowSchema references the PriorityLevelConfiguration object named {level:?} {words}"
-    );
+    let message =
+        format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {words}");
     let mut conditions = items(schema, "/status/conditions").to_vec();
     let old = conditions.iter().position(|it| text(it, "/type") == "Dangling");
     let condition = json!({ "type": "Dangling", "status": status, "reason": reason, "message": message,
         "lastTransitionTime": now });
     match old {
-        Some(at) if text(&conditions[at], "/status") == status && text(&conditions[at], "/message") == message => {
+        Some(at)
+            if text(&conditions[at], "/status") == status && text(&conditions[at], "/message") == message =>
+        {
             return false;
         }
         Some(at) => conditions[at] = condition,

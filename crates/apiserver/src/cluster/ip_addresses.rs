@@ -23,7 +23,8 @@ pub(super) fn follow_service<'a>(
     old: Option<&Encoded>,
     new: Option<&Encoded>,
 ) -> Pending<'a, ()> {
-    let addresses = |service: Option<&Encoded>| service.map(|it| addresses(&it.to_value())).unwrap_or_default();
+    let addresses =
+        |service: Option<&Encoded>| service.map(|it| addresses(&it.to_value())).unwrap_or_default();
     let (before, after) = (addresses(old), addresses(new));
     let service = new.or(old).map(|it| it.key().clone());
     Box::pin(async move {

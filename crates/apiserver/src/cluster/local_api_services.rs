@@ -88,7 +88,8 @@ impl Cluster {
     }
 
     fn serves_custom(&self, group: &str, version: &str) -> bool {
-        let Some(kind) = self.catalog().kind("apiextensions.k8s.io", "v1", "customresourcedefinitions") else {
+        let Some(kind) = self.catalog().kind("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        else {
             return false;
         };
         let serves = |definition: &Value| {
@@ -110,7 +111,8 @@ impl Cluster {
         let Some(kind) = self.catalog().kind(GROUP, "v1", "apiservices") else { return Ok(()) };
         let Ok(key) = ObjectKey::from_parts(None, &format!("{version}.{group}")) else { return Ok(()) };
         let writer = Writer::server("kube-apiserver");
-        let mut spec = json!({ "version": version, "groupPriorityMinimum": of_group, "versionPriority": of_version });
+        let mut spec =
+            json!({ "version": version, "groupPriorityMinimum": of_group, "versionPriority": of_version });
         if !group.is_empty() {
             spec["group"] = group.into();
         }

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
-use super::{Cluster, ObjectRef};
 use super::object_fields::metadata_mut;
+use super::{Cluster, ObjectRef};
 use crate::ApiError;
 use crate::admission_plugin::AdmissionPlugin;
 use crate::kinds::json_access::text;

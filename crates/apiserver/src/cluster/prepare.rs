@@ -86,8 +86,7 @@ impl Write<'_> {
                 signing::date_conditions(new, old, &now);
             }
             part => {
-                if part == "resize" {
-                        }
+                if part == "resize" {}
                 pod::only_part(part, new, old);
                 let mut around = ClusterSurroundings::of(cluster, old);
                 prepare::for_update(kind.rules, new, old, &mut around)?;

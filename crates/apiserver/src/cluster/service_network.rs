@@ -74,7 +74,8 @@ impl FromStr for ServiceNetwork {
         if address.contains(':') || text.contains(',') {
             return Err(invalid("this server has one IPv4 network for services"));
         }
-        let address: Ipv4Addr = address.parse().map_err(|_| invalid("it does not begin with an IPv4 address"))?;
+        let address: Ipv4Addr =
+            address.parse().map_err(|_| invalid("it does not begin with an IPv4 address"))?;
         let is_plain = !prefix.is_empty() && prefix.bytes().all(|it| it.is_ascii_digit());
         let prefix = prefix.parse::<u32>().ok().filter(|it| is_plain && (1..=LONGEST_PREFIX).contains(it));
         let prefix = prefix.ok_or_else(|| invalid("the length of its prefix must be between 1 and 29"))?;

@@ -23,16 +23,16 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 const ED25519_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 /// The same for a point of the curve P-256 (RFC 5480).
 const P256_PREFIX: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
-    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
+    0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 /// The algorithm of an RSA key in DER (RFC 3279).
 const RSA_ALGORITHM: [u8; 15] =
     [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
 /// The version and the algorithm of a private key of P-256 in PKCS #8 (RFC 5208).
 const P256_PKCS8: [u8; 24] = [
-    0x02, 0x01, 0x00, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48,
-    0xce, 0x3d, 0x03, 0x01, 0x07,
+    0x02, 0x01, 0x00, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+    0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07,
 ];
 
 /// The keys for the tokens of service accounts: one that signs them, and those that verify them.
@@ -136,7 +136,8 @@ impl SigningKey {
             why: "its private key is not an RSA key of 2048 to 4096 bits, a P-256 key or an Ed25519 key",
         };
         let p256 = |der: &[u8]| {
-            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &SystemRandom::new()).map(Self::P256)
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &SystemRandom::new())
+                .map(Self::P256)
         };
         match kind {
             SectionKind::RsaPrivateKey => {
@@ -236,7 +237,9 @@ impl VerifyingKey {
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let verified = match self {
             Self::Ed25519(key) => UnparsedPublicKey::new(&ED25519, key).verify(message, signature),
-            Self::P256(key) => UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key).verify(message, signature),
+            Self::P256(key) => {
+                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key).verify(message, signature)
+            }
             Self::Rsa { der, .. } => {
                 UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, der).verify(message, signature)
             }
@@ -329,10 +332,14 @@ mod tests {
         let pair = rcgen::KeyPair::generate().unwrap();
         let keys = ServiceAccountKeys::signing(pair.serialize_pem().as_bytes()).unwrap();
         let signature = keys.signer.sign(b"text");
-        let other = ServiceAccountKeys::signing(rcgen::KeyPair::generate().unwrap().serialize_pem().as_bytes());
+        let other =
+            ServiceAccountKeys::signing(rcgen::KeyPair::generate().unwrap().serialize_pem().as_bytes());
         let other = other.unwrap().also_accepting(pair.public_key_pem().as_bytes()).unwrap();
         assert_eq!(other.verifiers[1], keys.verifiers[0]);
-        assert!(other.verifiers[1].verifies(b"text", &signature) && !other.verifiers[0].verifies(b"text", &signature));
+        assert!(
+            other.verifiers[1].verifies(b"text", &signature)
+                && !other.verifiers[0].verifies(b"text", &signature)
+        );
         assert!(!other.verifiers[1].verifies(b"next", &signature));
         let certificate = rcgen::CertificateParams::new([]).unwrap().self_signed(&pair).unwrap().pem();
         let other = other.also_accepting(certificate.as_bytes()).unwrap();
@@ -344,28 +351,35 @@ mod tests {
         let large = rcgen::KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
         for (pem, why) in [
             (String::new(), "there is no private key in it"),
-            ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n".to_owned(), "is not an RSA key"),
+            (
+                "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n".to_owned(),
+                "is not an RSA key",
+            ),
             (large.serialize_pem(), "is not an RSA key"),
             (large.public_key_pem(), "there is no private key in it"),
         ] {
             let error = ServiceAccountKeys::signing(pem.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
-        let keys = ServiceAccountKeys::signing(rcgen::KeyPair::generate().unwrap().serialize_pem().as_bytes());
+        let keys =
+            ServiceAccountKeys::signing(rcgen::KeyPair::generate().unwrap().serialize_pem().as_bytes());
         let error = keys.unwrap().also_accepting(large.public_key_pem().as_bytes()).unwrap_err().to_string();
         assert!(error.contains("its public key is not"), "{error}");
     }
 
     #[test]
     fn lengths_are_those_of_der() {
-        for (length, head) in [(0, &[4, 0][..]), (127, &[4, 127]), (128, &[4, 0x81, 128]), (300, &[4, 0x82, 1, 44])] {
+        for (length, head) in
+            [(0, &[4, 0][..]), (127, &[4, 127]), (128, &[4, 0x81, 128]), (300, &[4, 0x82, 1, 44])]
+        {
             assert!(tagged(4, &vec![7; length]).starts_with(head), "{length}");
         }
     }
 
     #[test]
     fn keys_are_not_shown() {
-        let keys = ServiceAccountKeys::signing(rcgen::KeyPair::generate().unwrap().serialize_pem().as_bytes());
+        let keys =
+            ServiceAccountKeys::signing(rcgen::KeyPair::generate().unwrap().serialize_pem().as_bytes());
         assert!(format!("{keys:?}").contains("SigningKey(\"ES256\")"), "{keys:?}");
     }
 }

@@ -157,7 +157,8 @@ mod tests {
         let keys = ServiceAccountKeys::signing(pem.as_bytes()).unwrap();
         let first = TokenKey::new(&Source::real()).with_keys(keys.clone());
         let accepting = keys.also_accepting(pem.as_bytes()).unwrap();
-        let second = TokenKey::new(&Source::real()).with_keys(accepting).with_issuers(vec!["https://a".to_owned()]);
+        let second =
+            TokenKey::new(&Source::real()).with_keys(accepting).with_issuers(vec!["https://a".to_owned()]);
         let token = first.sign(&json!({ "sub": "a" }));
         assert_eq!(second.claims(&token), Some(json!({ "sub": "a" })));
         assert_eq!(second.public_keys()["keys"].as_array().unwrap().len(), 1);

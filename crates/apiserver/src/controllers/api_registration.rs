@@ -43,7 +43,9 @@ impl Reconciler for ApiRegistration {
         let services = definitions.flat_map(|it| {
             let group = text(&it, "/spec/group");
             let versions = items(&it, "/spec/versions").iter().map(|version| text(version, "/name"));
-            versions.filter_map(|it| ObjectKey::from_parts(None, &format!("{it}.{group}")).ok()).collect::<Vec<_>>()
+            versions
+                .filter_map(|it| ObjectKey::from_parts(None, &format!("{it}.{group}")).ok())
+                .collect::<Vec<_>>()
         });
         services.collect()
     }

@@ -54,7 +54,10 @@ fn users(text: &str) -> anyhow::Result<Vec<(String, User)>> {
         let number = number.saturating_add(1);
         let columns = columns(line).with_context(|| format!("line {number}"))?;
         let [token, name, uid, rest @ ..] = columns.as_slice() else {
-            bail!("line {number}: it must have at least 3 columns (token, user name, user uid), found {}", columns.len());
+            bail!(
+                "line {number}: it must have at least 3 columns (token, user name, user uid), found {}",
+                columns.len()
+            );
         };
         ensure!(!token.is_empty(), "line {number}: the token is empty");
         let groups = rest.first().map_or("", String::as_str);

@@ -216,8 +216,7 @@ impl Options {
     /// Returns the admission plugins that the flags switch.
     fn plugins(&self) -> anyhow::Result<Vec<(AdmissionPlugin, bool)>> {
         let switched = |of: &[Switched]| of.iter().flatten().copied().collect::<Vec<_>>();
-        let (on, off) =
-            (switched(&self.enable_admission_plugins), switched(&self.disable_admission_plugins));
+        let (on, off) = (switched(&self.enable_admission_plugins), switched(&self.disable_admission_plugins));
         if let Some(both) = on.iter().find(|it| off.contains(it)) {
             anyhow::bail!("--enable-admission-plugins and --disable-admission-plugins both name {both}");
         }

@@ -26,7 +26,8 @@ const CAPABILITIES: [&str; 13] = [
 ];
 
 /// The types of SELinux labels that a container may have since 1.31; before, all but the last.
-const SELINUX_TYPES: [&str; 5] = ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
+const SELINUX_TYPES: [&str; 5] =
+    ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
 
 /// The sysctls that a pod may set, in the order in which they were added.
 const SYSCTLS: [&str; 12] = [
@@ -88,7 +89,8 @@ pub(super) fn capabilities(pod: PodToCheck<'_>) -> Option<Violation> {
 }
 
 pub(super) fn host_namespaces(pod: PodToCheck<'_>) -> Option<Violation> {
-    let used = ["hostNetwork", "hostPID", "hostIPC"].into_iter().filter(|it| flag(pod.spec, &format!("/{it}")));
+    let used =
+        ["hostNetwork", "hostPID", "hostIPC"].into_iter().filter(|it| flag(pod.spec, &format!("/{it}")));
     let used: Vec<_> = used.map(|it| format!("{it}=true")).collect();
     (!used.is_empty()).then_some(())?;
     Violation::new("host namespaces", used.join(", "))
@@ -205,12 +207,14 @@ fn selinux_options(pod: PodToCheck<'_>, allowed: &[&str]) -> Option<Violation> {
 
 /// Before 1.19, the profile was an annotation.
 pub(super) fn seccomp_annotations(pod: PodToCheck<'_>) -> Option<Violation> {
-    let of_containers =
-        pod.containers().map(|it| format!("container.seccomp.security.alpha.kubernetes.io/{}", text(it, "/name")));
+    let of_containers = pod
+        .containers()
+        .map(|it| format!("container.seccomp.security.alpha.kubernetes.io/{}", text(it, "/name")));
     let names = std::iter::once("seccomp.security.alpha.kubernetes.io/pod".to_owned()).chain(of_containers);
     let bad = names.filter_map(|name| {
         let value = pod.annotation(&name)?;
-        let is_allowed = matches!(value, "runtime/default" | "docker/default") || value.starts_with("localhost/");
+        let is_allowed =
+            matches!(value, "runtime/default" | "docker/default") || value.starts_with("localhost/");
         (!is_allowed).then(|| format!("{name}={}", quote(value)))
     });
     let bad: BTreeSet<_> = bad.collect();

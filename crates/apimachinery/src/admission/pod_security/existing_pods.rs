@@ -108,7 +108,8 @@ mod tests {
             let owner = json!([{ "uid": uid, "controller": true }]);
             json!({ "metadata": { "name": name, "ownerReferences": owner } })
         };
-        let pods = [of("a", "1"), of("b", "1"), json!({ "metadata": { "name": "c" } }), of("d", "2"), of("e", "2")];
+        let pods =
+            [of("a", "1"), of("b", "1"), json!({ "metadata": { "name": "c" } }), of("d", "2"), of("e", "2")];
         let order = one_of_each_controller_first(&pods);
         let names: Vec<_> = order.into_iter().map(|it| text(it, "/metadata/name")).collect();
         assert_eq!(names, ["a", "c", "d", "b", "e"]);

@@ -140,7 +140,8 @@ fn version(text: &str) -> Option<Version> {
         return Some(Version::Latest);
     }
     let minor = text.strip_prefix("v1.")?;
-    let is_number = minor.bytes().all(|it| it.is_ascii_digit()) && (minor.len() == 1 || !minor.starts_with('0'));
+    let is_number =
+        minor.bytes().all(|it| it.is_ascii_digit()) && (minor.len() == 1 || !minor.starts_with('0'));
     minor.parse().ok().filter(|_| is_number).map(Version::Minor)
 }
 
@@ -166,7 +167,11 @@ mod tests {
             (&[][..], "privileged:latest", "privileged:latest"),
             (&[("enforce", "baseline")], "baseline:latest", "baseline:latest"),
             (&[("enforce", "baseline"), ("warn", "privileged")], "baseline:latest", "privileged:latest"),
-            (&[("enforce", "restricted"), ("enforce-version", "v1.30")], "restricted:v1.30", "restricted:v1.30"),
+            (
+                &[("enforce", "restricted"), ("enforce-version", "v1.30")],
+                "restricted:v1.30",
+                "restricted:v1.30",
+            ),
             (
                 &[("enforce", "baseline"), ("enforce-version", "v1.9"), ("warn-version", "v1.10")],
                 "baseline:v1.9",
@@ -202,7 +207,8 @@ mod tests {
 
     #[test]
     fn existing_pods_matter_if_a_level_rises_or_its_version_changes() {
-        let of = |level: &str, version: &str| policy(&[("enforce", level), ("enforce-version", version)]).enforce;
+        let of =
+            |level: &str, version: &str| policy(&[("enforce", level), ("enforce-version", version)]).enforce;
         let old = of("baseline", "latest");
         for (new, expected) in [
             (of("baseline", "latest"), false),

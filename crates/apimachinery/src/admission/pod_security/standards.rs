@@ -29,7 +29,10 @@ static CHECKS: [Check; 19] = [
     baseline("privileged", &[(0, baseline::privileged)]),
     baseline("procMount", &[(0, baseline::proc_mount), (35, baseline::proc_mount_of_host_users)]),
     baseline("seLinuxOptions", &[(0, baseline::selinux_before_1_31), (31, baseline::selinux)]),
-    baseline("seccompProfile_baseline", &[(0, baseline::seccomp_annotations), (19, baseline::seccomp_profile)]),
+    baseline(
+        "seccompProfile_baseline",
+        &[(0, baseline::seccomp_annotations), (19, baseline::seccomp_profile)],
+    ),
     baseline(
         "sysctls",
         &[
@@ -152,7 +155,14 @@ mod tests {
         assert_eq!(details("privileged", "latest", &json!({ "hostPID": true })), "");
         let context = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] },
             "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } });
-        assert_eq!(details("restricted", "latest", &json!({ "containers": [{ "name": "a", "securityContext": context }] })), "");
+        assert_eq!(
+            details(
+                "restricted",
+                "latest",
+                &json!({ "containers": [{ "name": "a", "securityContext": context }] })
+            ),
+            ""
+        );
     }
 
     #[test]

@@ -43,7 +43,9 @@ mod tests {
     fn each_kind_of_workload_has_its_template() {
         let template = json!({ "spec": {} });
         let nested = json!({ "spec": { "template": template, "jobTemplate": { "spec": { "template": template } } }, "template": template });
-        for (group, plural) in [("", "podtemplates"), ("apps", "deployments"), ("batch", "jobs"), ("batch", "cronjobs")] {
+        for (group, plural) in
+            [("", "podtemplates"), ("apps", "deployments"), ("batch", "jobs"), ("batch", "cronjobs")]
+        {
             assert_eq!(pod_template(group, plural, &nested), Some(&template), "{plural}");
         }
         assert_eq!(pod_template("", "services", &nested), None);

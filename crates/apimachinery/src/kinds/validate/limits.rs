@@ -206,14 +206,21 @@ fn scope_selector(out: &mut FieldErrors, object: &Value, beyond: &dyn Fn(&[&str]
     let shown = |it: &Value| {
         let part = |key: &str| Value::from(text(it, &format!("/{key}")));
         let values = at(it, "/values").cloned().unwrap_or_default();
-        format!("{{\"ScopeName\":{},\"Operator\":{},\"Values\":{values}}}", part("scopeName"), part("operator"))
+        format!(
+            "{{\"ScopeName\":{},\"Operator\":{},\"Values\":{values}}}",
+            part("scopeName"),
+            part("operator")
+        )
     };
     for expression in expressions {
         let (scope, operator) = (text(expression, "/scopeName"), text(expression, "/operator"));
         let rest = match scope {
             "BestEffort" => beyond(BEST_EFFORT),
             "VolumeAttributesClass" => beyond(OF_CLAIMS),
-            "Terminating" | "NotTerminating" | "NotBestEffort" | "PriorityClass"
+            "Terminating"
+            | "NotTerminating"
+            | "NotBestEffort"
+            | "PriorityClass"
             | "CrossNamespacePodAffinity" => beyond(OF_PODS),
             _ => {
                 invalid(out, &format!("{path}.scopeName"), &scope.into(), "unsupported scope");
@@ -232,15 +239,19 @@ fn scope_selector(out: &mut FieldErrors, object: &Value, beyond: &dyn Fn(&[&str]
         let values = items(expression, "/values");
         match operator {
             "In" | "NotIn" if values.is_empty() => {
-                let detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+                let detail =
+                    "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
                 required(out, &format!("{path}.values"), detail);
             }
             "Exists" | "DoesNotExist" if !values.is_empty() => {
-                let detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+                let detail =
+                    "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
                 invalid(out, &format!("{path}.values"), &expression["values"], detail);
             }
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => invalid(out, &format!("{path}.operator"), &other.into(), "not a valid selector operator"),
+            other => {
+                invalid(out, &format!("{path}.operator"), &other.into(), "not a valid selector operator")
+            }
         }
     }
     let has = |scope: &str| expressions.iter().any(|it| text(it, "/scopeName") == scope);
@@ -332,7 +343,13 @@ mod tests {
         assert_eq!(scoped(counted, "NotTerminating"), 0);
         let claims = json!({ "persistentvolumeclaims": "1", "requests.storage": "1Gi" });
         assert_eq!((scoped(claims.clone(), "VolumeAttributesClass"), scoped(claims, "Terminating")), (0, 2));
-        assert_eq!((scoped(json!({ "pods": "1500m" }), "BestEffort"), scoped(json!({ "a.b/c": "1m" }), "BestEffort")), (1, 1));
+        assert_eq!(
+            (
+                scoped(json!({ "pods": "1500m" }), "BestEffort"),
+                scoped(json!({ "a.b/c": "1m" }), "BestEffort")
+            ),
+            (1, 1)
+        );
     }
 
     #[test]
@@ -341,9 +358,13 @@ mod tests {
             let mut out = FieldErrors::new();
             let selector = json!({ "matchExpressions": [{ "scopeName": scope, "operator": operator, "values": values }] });
             quota(&mut out, &json!({ "spec": { "hard": { "pods": "1" }, "scopeSelector": selector } }));
-            out.iter().map(|it| it.field.trim_start_matches("spec.scopeSelector.matchExpressions").to_owned()).collect::<Vec<_>>()
+            out.iter()
+                .map(|it| it.field.trim_start_matches("spec.scopeSelector.matchExpressions").to_owned())
+                .collect::<Vec<_>>()
         };
-        assert!(found("PriorityClass", "In", &["a"]).is_empty() && found("BestEffort", "Exists", &[]).is_empty());
+        assert!(
+            found("PriorityClass", "In", &["a"]).is_empty() && found("BestEffort", "Exists", &[]).is_empty()
+        );
         assert_eq!(found("PriorityClass", "In", &[]), [".values"]);
         assert_eq!(found("PriorityClass", "Exists", &["a"]), [".values"]);
         assert_eq!(found("BestEffort", "In", &["a"]), [".operator"]);

@@ -15,7 +15,8 @@ pub(super) fn check(write: &mut Write<'_>) -> Result<(), ApiError> {
     if !write.place.kind.is(&SERVICE) || !write.place.part.is_empty() {
         return Ok(());
     }
-    let old: HashSet<&Value> = write.updated().into_iter().flat_map(|it| items(it, "/spec/externalIPs")).collect();
+    let old: HashSet<&Value> =
+        write.updated().into_iter().flat_map(|it| items(it, "/spec/externalIPs")).collect();
     if items(&write.new, "/spec/externalIPs").iter().all(|it| old.contains(it)) {
         return Ok(());
     }

@@ -32,7 +32,9 @@ fn class(write: &Write<'_>) -> Result<Option<Value>, ApiError> {
     if !write.place.kind.is(&POD) || !write.is_creation() {
         return Ok(None);
     }
-    let Some(name) = at(&write.new, "/spec/runtimeClassName").and_then(Value::as_str) else { return Ok(None) };
+    let Some(name) = at(&write.new, "/spec/runtimeClassName").and_then(Value::as_str) else {
+        return Ok(None);
+    };
     let missing = || {
         let why = format!("pod rejected: RuntimeClass {name:?} not found");
         forbidden(write.place, &write.new, &why)

@@ -90,9 +90,8 @@ pub(super) fn check(write: &mut Write<'_>) -> Result<(), ApiError> {
 fn existing(write: &Write<'_>, name: &str) -> Result<Value, ApiError> {
     let missing = || {
         let namespace = write.place.namespace.unwrap_or_default();
-        let why = format!(
-            "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
-        );
+        let why =
+            format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
         forbidden(write.place, &write.new, &why)
     };
     account(write, name).map(|it| it.to_value()).ok_or_else(missing)

@@ -79,7 +79,11 @@ mod tests {
     #[test]
     fn annotations_become_fields_unless_the_pod_says_the_same() {
         let annotated = |values: &[(&str, &str)]| -> Value {
-            values.iter().map(|(name, value)| (format!("{ANNOTATION}{name}"), (*value).into())).collect::<serde_json::Map<_, _>>().into()
+            values
+                .iter()
+                .map(|(name, value)| (format!("{ANNOTATION}{name}"), (*value).into()))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
         };
         let mut pod = json!({ "metadata": { "annotations": annotated(&[
                 ("a", "unconfined"), ("b", "localhost/x"), ("c", "runtime/default"), ("d", "other"), ("e", "unconfined")]) },
@@ -88,7 +92,8 @@ mod tests {
                 "containers": [{ "name": "b" }, { "name": "c" }, { "name": "d" },
                     { "name": "e", "securityContext": { "appArmorProfile": { "type": "RuntimeDefault" } } }] } });
         fill(&mut pod);
-        let profile = |list: &str, index: usize| pod["spec"][list][index]["securityContext"]["appArmorProfile"].clone();
+        let profile =
+            |list: &str, index: usize| pod["spec"][list][index]["securityContext"]["appArmorProfile"].clone();
         assert_eq!(profile("initContainers", 0), json!({ "type": "Unconfined" }));
         assert_eq!(profile("containers", 0), json!({ "type": "Localhost", "localhostProfile": "x" }));
         assert_eq!((profile("containers", 1), profile("containers", 2)), (Value::Null, Value::Null));
