@@ -89,7 +89,7 @@ plugins! {
     ResourceQuota,
 }
 
-/// The plugins that have no effect with the feature gates that kube-apiserver 1.36.4 has by default.
+/// The plugins that have no effect with the default feature gates of kube-apiserver 1.36.4.
 const WITHOUT_EFFECT: [&str; 5] = [
     "AlwaysAdmit",
     "ClusterTrustBundleAttest",
@@ -143,7 +143,8 @@ impl AdmissionPlugin {
     /// effect in kube-apiserver unless feature gates are set.
     ///
     /// # Errors
-    /// Returns an error for a name that is unknown, and for a plugin that this server does not have.
+    /// Returns an error for a name that is unknown, and for a plugin that this server does not
+    /// have.
     pub fn to_enable(name: &str) -> Result<Option<Self>, AdmissionPluginError> {
         if WITHOUT_EFFECT.contains(&name) { Ok(None) } else { name.parse().map(Some) }
     }
@@ -160,8 +161,8 @@ impl AdmissionPlugin {
         }
     }
 
-    /// Returns true if the plugin is on unless a server is told otherwise: those that kube-apiserver
-    /// has on by default, but for ServiceAccount.
+    /// Returns true if the plugin is on unless it is switched off: all that kube-apiserver has on by
+    /// default, but for ServiceAccount.
     pub fn is_default(self) -> bool {
         !matches!(self, Self::ServiceAccount | Self::DenyServiceExternalIPs)
     }

@@ -15,7 +15,8 @@ const VOLUME: &str = "kube-api-access-";
 /// The annotation of the copy of a pod that a kubelet runs from a file.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// The lifetime of a token in seconds: an hour, and some seconds by which the issuer recognizes it
-/// (`WarnOnlyBoundTokenExpirationSeconds` in k8s.io/kubernetes v1.36.4 pkg/serviceaccount/claims.go).
+/// (`WarnOnlyBoundTokenExpirationSeconds` in k8s.io/kubernetes v1.36.4
+/// pkg/serviceaccount/claims.go).
 const TOKEN_SECONDS: i64 = 60 * 60 + 7;
 
 /// Returns true for the copy of a pod that a kubelet runs from a file. It has no identity.

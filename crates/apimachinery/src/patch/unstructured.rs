@@ -4,8 +4,8 @@
 //! Mirrors `fromUnstructured` in k8s.io/apimachinery v0.36.4 pkg/runtime/converter.go.
 
 /// Returns the error of the converter for one of the JSON decoder, such as `json: cannot unmarshal
-/// string into Go struct field PodSpec.spec.containers of type []v1.Container`. Other errors stay as
-/// they are: types that decode themselves have the same in both.
+/// string into Go struct field PodSpec.spec.containers of type []v1.Container`. Other errors stay
+/// as they are: types that decode themselves have the same in both.
 pub(super) fn conversion_error(why: &str) -> String {
     let parts = || {
         let (found, rest) = why.strip_prefix("json: cannot unmarshal ")?.split_once(" into Go ")?;

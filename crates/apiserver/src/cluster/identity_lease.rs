@@ -8,7 +8,8 @@ use super::{Cluster, ObjectRef, Writer};
 use crate::ApiError;
 
 /// The name of the lease: a digest of the host name, as in k8s.io/apiserver v0.36.4
-/// pkg/server/config.go. That of the machine is not told to clients; this one is `dogwatch`.
+/// pkg/server/config.go. The one here is `dogwatch`, since that of the machine is of no use to
+/// clients.
 const NAME: &str = "apiserver-z6moemrxpf7eewsbmtiy7v6xdy";
 const NAMESPACE: &str = "kube-system";
 /// The lifetime of the lease in seconds.

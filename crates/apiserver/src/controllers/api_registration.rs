@@ -27,8 +27,8 @@ impl Reconciler for ApiRegistration {
         vec![definitions.collection.clone(), services.collection.clone()]
     }
 
-    /// Returns the APIServices of all versions that a definition has or had. One that was deleted is
-    /// created again.
+    /// Returns the APIServices of all versions that a definition has or had. One that was deleted
+    /// is created again.
     fn touched(
         &mut self,
         _: &Cluster,

@@ -150,9 +150,9 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Accepts client certificates of these authorities besides those of the server's own. `pem` has
-    /// any number of certificates. Requires [TLS](Self::tls). A certificate's common name is the
-    /// user, and its organizations are the groups.
+    /// Accepts client certificates of these authorities besides those of the server's own. `pem`
+    /// has any number of certificates. Requires [TLS](Self::tls). The common name of a certificate
+    /// is the user, and its organizations are the groups.
     pub fn client_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.client_authorities.push(pem.into());
         self

@@ -135,8 +135,8 @@ pub(crate) struct Options {
     /// certificate.
     #[arg(long, conflicts_with = "plain")]
     tls: bool,
-    /// Accept client certificates of the authorities in this PEM file, besides those of this run. The
-    /// common name is the user, organizations are groups. Needs --tls.
+    /// Accept client certificates of the authorities in this PEM file, besides those of this run.
+    /// The common name is the user, organizations are groups. Needs --tls.
     #[arg(long, value_name = "FILE", requires = "tls")]
     client_ca_file: Option<PathBuf>,
     /// Accept the bearer tokens in this CSV file: token,user,uid and optionally "group,group".
@@ -156,8 +156,8 @@ pub(crate) struct Options {
     /// first one issues them. [default: https://kubernetes.default.svc]
     #[arg(long, value_name = "URL")]
     service_account_issuer: Vec<String>,
-    /// Enable these admission plugins, separated by commas. On by default are those of kube-apiserver
-    /// except ServiceAccount.
+    /// Enable these admission plugins, separated by commas. On by default are those of
+    /// kube-apiserver except ServiceAccount.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = AdmissionPlugin::to_enable)]
     enable_admission_plugins: Vec<Switched>,
     /// Disable these admission plugins, separated by commas.

@@ -49,8 +49,8 @@ pub struct Policy {
 impl Policy {
     /// Reads the policy from the labels of a namespace.
     ///
-    /// Labels that are not valid are problems. Until they are corrected, the strictest level and the
-    /// latest version apply to `enforce`, and no level to `warn`.
+    /// Labels that are not valid are problems. Until they are corrected, the strictest level and
+    /// the latest version apply to `enforce`, and no level to `warn`.
     pub fn of(namespace: &Value) -> Self {
         let mut problems = FieldErrors::new();
         let mut mode = |name: &str| -> (Option<Option<Level>>, Option<Version>) {
