@@ -65,6 +65,15 @@ impl KubeletRequest<'_> {
         self.current().map_or_else(|refusal| refusal, |current| self.unreachable(&current))
     }
 
+    /// Returns true for the log of a pod that is on no node yet: it is empty (`LogLocation` in
+    /// k8s.io/kubernetes v1.36.4 pkg/registry/core/pod/strategy.go).
+    pub(crate) fn is_log_before_start(&self) -> bool {
+        let has_no_node = |it: &Arc<Encoded>| it.field("spec.nodeName").unwrap_or_default().is_empty();
+        self.place.part == "log"
+            && self.place.kind.is(&POD)
+            && self.current().is_ok_and(|it| has_no_node(&it))
+    }
+
     /// Checks that the container of a request is one of the pod. Passes for subresources that are
     /// not about a container.
     ///

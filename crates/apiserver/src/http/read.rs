@@ -73,7 +73,11 @@ impl Service {
         let reader = self.reader();
         reader.await_version(query, &*self.cluster).await?;
         let place = parsed.place();
-        KubeletRequest::of(&self.cluster, &place).check_container(query.get("container"))?;
+        let request = KubeletRequest::of(&self.cluster, &place);
+        request.check_container(query.get("container"))?;
+        if request.is_log_before_start() {
+            return Ok(answer::empty(StatusCode::NO_CONTENT));
+        }
         let shown = self.cluster.read_part(&place).await?;
         reader.respond_with(&shown, parsed, negotiated)
     }

@@ -97,7 +97,7 @@ impl Certificates {
         Ok(ClientCertificate { certificate, key: key.serialize_pem().into() })
     }
 
-    pub(super) fn authority_der(&self) -> CertificateDer<'static> {
+    pub(crate) fn authority_der(&self) -> CertificateDer<'static> {
         self.authority.der().clone()
     }
 

@@ -1,6 +1,10 @@
-//! Admission by quotas, limit ranges and runtime classes, as a client sees it.
+//! Admission by quotas and plugins, as a client sees it. The recorded scenarios have the messages.
 
-use crate::cluster::Writer;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::AdmissionPlugin;
+use crate::cluster::{Cluster, Source, Writer};
 use crate::controllers::Controllers;
 use serde_json::{Value, json};
 
@@ -129,4 +133,61 @@ async fn pods_get_the_overhead_of_their_runtime_class_which_must_exist() {
         (403, r#"pods "a" is forbidden: pod rejected: RuntimeClass "absent" not found"#)
     );
     assert_eq!(it.add(classed("small")).await["spec"]["overhead"], json!({ "cpu": "10m" }));
+}
+
+/// Returns a cluster with plugins switched.
+async fn with_plugins(plugins: &[(AdmissionPlugin, bool)]) -> Arc<Cluster> {
+    let source = Source::seeded(1, "2026-01-02T03:04:05Z".parse().expect("a time"));
+    let cluster = Cluster::new(source);
+    let cluster = plugins.iter().fold(cluster, |cluster, (plugin, on)| cluster.with_plugin(*plugin, *on));
+    cluster.bootstrap().await;
+    Arc::new(cluster)
+}
+
+async fn created(cluster: &Cluster, object: Value) -> Value {
+    let kind = cluster.catalog().kind_of("v1", object["kind"].as_str().unwrap()).expect("served");
+    cluster.add(object, &Writer::server("test")).await.expect("created").object.to_value(&kind)
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_off_neither_changes_nor_rejects_objects() {
+    use AdmissionPlugin::{DefaultTolerationSeconds, NamespaceLifecycle, PodSecurity, Priority};
+    let off = [DefaultTolerationSeconds, NamespaceLifecycle, PodSecurity, Priority].map(|it| (it, false));
+    let cluster = with_plugins(&off).await;
+    let labels = json!({ "pod-security.kubernetes.io/enforce": "restricted" });
+    created(
+        &cluster,
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "n", "labels": labels } }),
+    )
+    .await;
+    for namespace in ["n", "missing"] {
+        let mut pod = pod("a", json!({}));
+        pod["metadata"]["namespace"] = namespace.into();
+        pod["spec"]["priorityClassName"] = "none".into();
+        let stored = created(&cluster, pod).await;
+        assert_eq!((stored["spec"].get("priority"), stored["spec"].get("tolerations")), (None, None));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_the_default_account_and_is_rejected_if_it_does_not_appear() {
+    let cluster = with_plugins(&[(AdmissionPlugin::ServiceAccount, true)]).await;
+    let begin = tokio::time::Instant::now();
+    let refusal = cluster.add(pod("a", json!({})), &Writer::server("test")).await.expect_err("no account");
+    assert_eq!(
+        refusal.0.message,
+        r#"pods "a" is forbidden: error looking up service account default/default: serviceaccount "default" not found"#
+    );
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    let waiting = tokio::spawn({
+        let cluster = Arc::clone(&cluster);
+        async move { created(&cluster, pod("a", json!({}))).await }
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default", "namespace": "default" } });
+    created(&cluster, account).await;
+    let pod = waiting.await.unwrap();
+    assert_eq!(pod["spec"]["serviceAccountName"], "default");
+    let mount = &pod["spec"]["containers"][0]["volumeMounts"][0];
+    assert_eq!(mount["name"], pod["spec"]["volumes"][0]["name"]);
 }

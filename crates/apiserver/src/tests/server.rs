@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::auth::Anonymous;
 use crate::cluster::{Cluster, ObjectRef, Writer};
 use crate::user::User;
-use crate::{ApiServer, StartError};
+use crate::{ApiServer, ServiceAccountKeys, StartError};
 use dogwatch_core::ObjectKey;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use secrecy::ExposeSecret;
@@ -241,4 +241,42 @@ async fn readiness_names_every_controller() {
         }
         server.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_server_has_the_network_the_key_and_the_issuers_that_it_is_given() {
+    let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let server = ApiServer::builder()
+        .in_process()
+        .service_network("10.7.0.0/24".parse().unwrap())
+        .service_account_keys(ServiceAccountKeys::signing(pem.as_bytes()).unwrap())
+        .service_account_issuer("https://first.example.com")
+        .service_account_issuer("https://second.example.com")
+        .yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}")
+        .yaml("{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot}}")
+        .start()
+        .await
+        .unwrap();
+    let cluster = server.cluster();
+    let address = |name: &str| stored(cluster, "services", name).unwrap()["spec"]["clusterIP"].clone();
+    assert_eq!((address("kubernetes"), address("web")), (json!("10.7.0.1"), json!("10.7.0.2")));
+    let addresses = cluster.catalog().kind("networking.k8s.io", "v1", "ipaddresses").unwrap();
+    let names: Vec<_> = cluster.list(&addresses, None).iter().map(|it| it.key().name().to_owned()).collect();
+    assert_eq!(names, ["10.7.0.1", "10.7.0.2"]);
+    let account = ObjectKey::namespaced("default", "robot");
+    let kind = cluster.catalog().kind("", "v1", "serviceaccounts").unwrap();
+    let place = ObjectRef::of(&kind, &account).part("token");
+    let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "metadata": { "name": "robot" }, "spec": {} });
+    let answer = cluster.create(&place, request, &Writer::server("test")).await.unwrap();
+    let answer = answer.object.to_value(&kind);
+    assert_eq!(
+        answer["spec"]["audiences"],
+        json!(["https://first.example.com", "https://second.example.com"])
+    );
+    let token = answer["status"]["token"].as_str().unwrap();
+    let user = cluster.tokens().user(token).expect("the token is valid");
+    assert_eq!(user.name, "system:serviceaccount:default:robot");
+    let (issuer, keys) = (cluster.tokens().issuer().0.to_owned(), cluster.tokens().issuer().1);
+    assert_eq!((issuer.as_str(), &keys["keys"][0]["alg"]), ("https://first.example.com", &json!("ES256")));
 }

@@ -115,6 +115,22 @@ async fn tls_negotiates_the_protocol_with_alpn() {
 }
 
 #[tokio::test]
+async fn a_certificate_of_another_authority_identifies_the_peer_if_the_authority_is_trusted() {
+    let loopback = [127, 0, 0, 1].into();
+    let (own, other) =
+        (Certificates::throwaway(loopback).unwrap(), Certificates::throwaway(loopback).unwrap());
+    let jane = other.client("jane", "devs").unwrap();
+    for (trusts, name) in [(true, "jane"), (false, "a stranger")] {
+        let others = if trusts { vec![other.authority_der()] } else { Vec::new() };
+        let tls = Tls::new(&own, others).unwrap();
+        let serving = Serving::bind(TestHandler, "127.0.0.1:0".parse().unwrap(), Some(tls)).await.unwrap();
+        let address = serving.address().unwrap();
+        let mut sender = over_tls(address, &own.authority(), Some(&jane), &["h2"]).await.unwrap();
+        assert_eq!(text(&mut sender, "/").await, format!("{name} in HTTP/2.0"));
+    }
+}
+
+#[tokio::test]
 async fn a_client_certificate_identifies_the_peer() {
     let (_serving, address, certificates) = with_tls().await;
     let jane = certificates.client("jane", "devs").unwrap();
