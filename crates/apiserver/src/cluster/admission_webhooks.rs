@@ -27,6 +27,7 @@ use super::webhook_cache::MatchedWebhook;
 use super::webhook_calls::WebhookCalls;
 use super::write::Write;
 use crate::ApiError;
+use crate::admission_plugin::{AdmissionPlugin, EnabledPlugins};
 use crate::kinds::json_access::{at, number, text};
 use crate::patch::{Patch, PatchKind};
 use crate::plain_json;
@@ -50,6 +51,8 @@ pub(super) struct AdmissionWebhooks<'a> {
     /// Webhooks may see objects in another version than that of the request.
     conversion: Conversion<'a>,
     calls: WebhookCalls<'a>,
+    /// The admission plugins decide which webhooks are called at all.
+    plugins: EnabledPlugins,
 }
 
 impl Cluster {
@@ -59,6 +62,7 @@ impl Cluster {
             configured: ConfiguredWebhooks::of(self),
             conversion: self.conversion(),
             calls: WebhookCalls::of(self),
+            plugins: self.plugins,
         }
     }
 }
@@ -105,6 +109,9 @@ impl AdmissionWebhooks<'_> {
         object: &mut Option<Value>,
     ) -> Result<Vec<String>, ApiError> {
         let mut warnings = Vec::new();
+        if !self.plugins.has(AdmissionPlugin::MutatingAdmissionWebhook) {
+            return Ok(warnings);
+        }
         let mut changes = 0_usize;
         // The webhooks that may be called again, with the number of changes up to their call.
         let mut called = Vec::new();
@@ -138,6 +145,9 @@ impl AdmissionWebhooks<'_> {
         asked: &AdmissionAttributes<'_>,
         object: Option<&Value>,
     ) -> Result<Vec<String>, ApiError> {
+        if !self.plugins.has(AdmissionPlugin::ValidatingAdmissionWebhook) {
+            return Ok(Vec::new());
+        }
         let hooks = self.configured.validating(asked);
         if hooks.is_empty() {
             return Ok(Vec::new());
