@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use rand::Rng;
 use rand::distr::Alphanumeric;
 use rustls::pki_types::CertificateDer;
@@ -41,17 +43,15 @@ impl Access {
             return Err(StartError::ClientAuthorityWithoutTls);
         }
         let roots = roots(client_authorities)?;
+        // Not the files themselves, which may have private keys too.
+        let given: String = roots.iter().map(pem).collect();
         let secured = |address| -> Result<TlsSetup, BoxError> {
             let certificates = Certificates::throwaway_for(address, advertised.as_deref())?;
             let admin = certificates.client("admin", "system:masters")?;
             Ok(TlsSetup { tls: Tls::new(&certificates, roots)?, certificates, admin })
         };
         let tls = tls_address.map(secured).transpose().map_err(StartError::Tls)?;
-        let own = tls.as_ref().map(|it| it.certificates.authority());
-        let client_authorities = own.map(|own| {
-            let given = client_authorities.iter().map(|it| String::from_utf8_lossy(it).into_owned());
-            std::iter::once(own).chain(given).collect()
-        });
+        let client_authorities = tls.as_ref().map(|it| it.certificates.authority() + &given);
         Ok(Self { token, advertised, tls, client_authorities })
     }
 
@@ -110,6 +110,16 @@ fn roots(authorities: &[Vec<u8>]) -> Result<Vec<CertificateDer<'static>>, StartE
     Ok(roots)
 }
 
+/// Returns a certificate as PEM.
+fn pem(certificate: &CertificateDer<'_>) -> String {
+    let encoded = BASE64_STANDARD.encode(certificate);
+    let lines: Vec<&str> = (0..encoded.len())
+        .step_by(64)
+        .filter_map(|at| encoded.get(at..encoded.len().min(at.saturating_add(64))))
+        .collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+}
+
 /// Generates a random token of 32 characters.
 pub(super) fn random_token() -> SecretString {
     let token: String = rand::rng().sample_iter(Alphanumeric).take(32).map(char::from).collect();
@@ -162,9 +172,12 @@ mod tests {
     fn authorities_of_clients_are_published_and_must_be_certificates() {
         let loopback = Some(Ipv4Addr::LOCALHOST.into());
         let other = Certificates::throwaway(Ipv4Addr::LOCALHOST.into()).unwrap().authority();
-        let access = Access::new(None, loopback, None, &[other.clone().into_bytes()]).unwrap();
+        let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        let file = format!("{key}{other}").into_bytes();
+        let access = Access::new(None, loopback, None, &[file]).unwrap();
         let published = access.client_authorities().unwrap();
         assert!(published.ends_with(&other) && published.matches("BEGIN CERTIFICATE").count() == 2);
+        assert!(!published.contains("PRIVATE"));
         let plain = Access::new(None, None, None, &[other.into_bytes()]);
         assert!(matches!(plain, Err(StartError::ClientAuthorityWithoutTls)));
         for pem in ["", "-----BEGIN CERTIFICATE-----\n"] {
