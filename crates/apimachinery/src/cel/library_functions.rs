@@ -51,6 +51,7 @@ fn of_text<'a>(function: &str, text: &str, more: Option<&Value<'a>>, meter: &Met
                 "URL parse error during conversion from string: parse {text:?}: invalid URI for request"
             )),
         },
+        "jsonpatch.escapeKey" => Ok(Value::text(text.replace('~', "~0").replace('/', "~1"))),
         "isURL" => Ok(Value::Bool(Url::parse(text).is_some())),
         "ip" => networks::parse_ip(text).map(|it| library(Library::Ip(it))).or_else(failed),
         "isIP" => Ok(Value::Bool(networks::parse_ip(text).is_ok())),
@@ -219,6 +220,7 @@ fn is_zero(value: &Value<'_>) -> bool {
         Value::Double(it) => *it == 0.0,
         Value::String(text) => text.is_empty(),
         Value::Bytes(bytes) => bytes.is_empty(),
+        Value::Made(it) => it.fields.is_empty(),
         other => other.list_len().or_else(|| other.map_len()) == Some(0),
     }
 }

@@ -39,22 +39,26 @@ mod urls;
 mod semver;
 mod named_formats;
 mod regexes;
+mod authorization;
 mod value;
 mod formatting;
 mod texts;
 mod operators;
 mod list_functions;
 mod library_functions;
+mod authorization_functions;
 mod runtime_cost;
 mod interpreter;
 mod program;
 #[cfg(test)]
 mod tests;
 
+pub use authorization::{AccessDecision, AccessQuestion, AccessSubject, Authorize, ResourceQuestion};
 pub use declared::{DeclaredField, DeclaredType, MAX_REQUEST_SIZE};
+pub use interpreter::LazyVariables;
 pub use error::{CompileError, EvaluationError, EvaluationErrorKind, Issue};
 pub use escaping::escape;
 pub use meter::PER_CALL_LIMIT;
 pub use program::{Activation, Environment, Evaluated, Program};
-pub use types::Type;
-pub use value::{JsonValue, Key, LibraryValue, Text, Value};
+pub use types::{RecordType, Type};
+pub use value::{JsonValue, Key, LibraryValue, MadeObject, Text, Value};

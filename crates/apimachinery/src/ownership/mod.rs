@@ -25,6 +25,7 @@ mod check;
 mod stated;
 mod compare;
 mod merge;
+mod configuration;
 mod pruning;
 mod managed;
 mod scale;
@@ -40,6 +41,7 @@ use serde_json::Value;
 use crate::schema::{Definitions, Schema};
 
 pub use apply::apply;
+pub use configuration::merge_configuration;
 pub use compare::{Comparison, compare};
 pub use element::{BadElement, Datum, Element};
 pub use field_set::{BadFields, FieldSet, Path};

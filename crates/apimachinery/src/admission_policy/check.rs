@@ -1,0 +1,1 @@
+//! The validation of policies, bindings and match conditions when they are written.
