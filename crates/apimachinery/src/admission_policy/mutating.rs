@@ -123,7 +123,7 @@ mod tests {
 
     use super::super::evaluation::tests::AllowAll;
     use super::*;
-    use crate::builtin::{self, BuiltinDefinitions};
+    use crate::builtin::BuiltinDefinitions;
 
     fn mutate(patch_type: &str, field: &str, expression: &str) -> Result<Json, String> {
         let policy = json!({ "spec": { "variables": [{ "name": "team", "expression": "'red'" }],
@@ -140,7 +140,7 @@ mod tests {
             namespace: None,
             authorizer: &AllowAll,
         };
-        let schema = builtin::schema("", "v1", "ConfigMap").expect("built in");
+        let schema = BuiltinDefinitions.of_kind("", "v1", "ConfigMap").expect("built in");
         policy.apply(&policy.mutations()[0], &input, &schema, &BuiltinDefinitions)
     }
 

@@ -10,6 +10,7 @@ use dogwatch_core::ObjectKey;
 use super::addresses::Addresses;
 use super::charges::Charges;
 use super::source::Source;
+use super::policy_cache::PolicyCaches;
 use super::token_key::TokenKey;
 use super::webhook_cache::WebhookCaches;
 use crate::authorization::{AccessRequest, AuthorizationMode, Authorizer, Decision};
@@ -35,6 +36,7 @@ pub struct Cluster {
     /// The connections to webhooks.
     pub(super) connections: Connections,
     pub(super) webhook_caches: WebhookCaches,
+    pub(super) policy_caches: PolicyCaches,
 }
 
 impl Cluster {
@@ -62,6 +64,7 @@ impl Cluster {
             background: BackgroundHealth::default(),
             connections: Connections::default(),
             webhook_caches: WebhookCaches::default(),
+            policy_caches: PolicyCaches::default(),
         }
     }
 
