@@ -35,6 +35,13 @@ enum MutationKind {
     JsonPatch,
 }
 
+impl Mutation {
+    /// Returns true for a JSON patch, and false for an apply configuration.
+    pub fn is_json_patch(&self) -> bool {
+        self.kind == MutationKind::JsonPatch
+    }
+}
+
 impl MutatingPolicy {
     /// Compiles a policy. Expressions that do not compile fail when they are evaluated.
     pub fn compile(policy: &Json) -> Self {

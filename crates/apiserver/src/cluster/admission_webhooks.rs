@@ -126,9 +126,11 @@ impl AdmissionWebhooks<'_> {
         // changes of a webhook are those since the policies were applied.
         if is_applied || changes > 0 {
             round.begin_second(changes > 0);
-            let before = object.clone().filter(|_| !called.is_empty());
+            // A copy of the object, which only webhooks that are called again need.
+            let before = (!called.is_empty()).then(|| object.clone());
             self.policies.mutate(asked, object, &mut round).await?;
-            changes = changes.saturating_add(usize::from(!called.is_empty() && before != *object));
+            let is_changed = before.is_some_and(|before| before != *object);
+            changes = changes.saturating_add(usize::from(is_changed));
         }
         // Called again if later webhooks have changed the object, also if the changes cancel out
         // (k8s.io/apiserver v0.36.4 pkg/admission/plugin/webhook/mutating/reinvocationcontext.go).

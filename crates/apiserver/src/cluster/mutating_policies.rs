@@ -123,7 +123,10 @@ impl AdmissionPolicies<'_> {
             return Ok(false);
         }
         let (mut applied, mut changed) = (false, false);
-        for mutation in policy.mutations().iter().filter(|_| object.is_some()) {
+        for mutation in policy.mutations() {
+            if object.is_none() {
+                break;
+            }
             let patched = {
                 let seen = self.seen(kind, asked, object.as_ref()).await?;
                 let schema = schema_of(kind, asked);
@@ -134,7 +137,14 @@ impl AdmissionPolicies<'_> {
             };
             match patched {
                 Ok(Some(patched)) => {
-                    let settled = settled(kind, asked, patched).map_err(|why| review::broken(&why))?;
+                    let settled = match settled(kind, asked, patched) {
+                        Ok(settled) => settled,
+                        Err(why) if mutation.is_json_patch() => return Err(review::broken(&why)),
+                        Err(why) => {
+                            fail(&unconverted(kind, asked, &why));
+                            continue;
+                        }
+                    };
                     let plain = asked.place.kind;
                     *object = Some(if asked.differs_in(kind) {
                         self.cluster.conversion().between(kind, plain, &settled).await?
@@ -172,6 +182,14 @@ fn settled(kind: &Kind, asked: &AdmissionAttributes<'_>, mut object: Value) -> R
         true => Err(format!("strict decoding error: {}", strict.join(", "))),
         false => Ok(object),
     }
+}
+
+/// Returns the message about an apply configuration whose result is no object of its kind.
+fn unconverted(kind: &Kind, asked: &AdmissionAttributes<'_>, why: &str) -> String {
+    let gvk = asked.gvk(kind);
+    let from = if why.starts_with("illegal base64") { "error decoding from json: " } else { "" };
+    let (group, version, kind) = (gvk.group, gvk.version, gvk.kind);
+    format!("unable to convert unstructured object to {group}/{version}, Kind={kind}: {from}{why}")
 }
 
 /// Returns the schema of the objects of a request, which may be those of a subresource.

@@ -64,7 +64,7 @@ fn match_rules(
         return None;
     }
     let all = catalog.served().resources().iter().filter(|it| it.plural == plain.def.plural);
-    let twins = all.filter_map(|it| catalog.kind(&it.group, &it.version, &it.plural));
+    let mut twins = all.filter_map(|it| catalog.kind(&it.group, &it.version, &it.plural));
     let twin = |it: &Arc<Kind>| it.collection == plain.collection && wants(it);
-    twins.into_iter().find(twin).map(|it| PolicyMatch { kind: Some(it) })
+    twins.find(twin).map(|it| PolicyMatch { kind: Some(it) })
 }

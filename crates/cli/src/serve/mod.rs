@@ -28,8 +28,8 @@ stdout, `ready URL`, when it is ready; Ctrl-C and SIGTERM stop it. On a
 terminal, stderr has a few lines about what to type next. With -v it logs
 every request there.
 
-Enforced: schemas with their CEL rules, admission webhooks, quotas and limit
-ranges. Not enforced: admission policies.
+Enforced: schemas with their CEL rules, admission policies and webhooks, quotas
+and limit ranges. Not enforced: pod security levels.
 Unless --authorization-mode is RBAC there is no authorization: every caller may
 do everything, whatever roles and role bindings say.
 
