@@ -81,8 +81,8 @@ mod server;
 mod tests;
 
 use dogwatch_apimachinery::{
-    admission, admission_policy, builtin, cel, custom, depth, discovery, kinds, memory, object_limits, openapi, ownership, patch,
-    plain_json, print, protobuf, request, schema, strconv,
+    admission, admission_policy, builtin, cel, custom, depth, discovery, kinds, memory, object_limits,
+    openapi, ownership, patch, plain_json, print, protobuf, request, schema, strconv,
 };
 
 pub use self::http::ResponseBody;

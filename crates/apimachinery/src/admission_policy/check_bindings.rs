@@ -5,9 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use crate::kinds::json_access::{at, items, text};
-use crate::kinds::validate::check::{
-    duplicate, forbidden, invalid, invalid_string, required, unsupported,
-};
+use crate::kinds::validate::check::{duplicate, forbidden, invalid, invalid_string, required, unsupported};
 use crate::kinds::validate::selector;
 use crate::{FieldErrors, names};
 

@@ -181,7 +181,9 @@ pub(super) fn mutations(out: &mut FieldErrors, compiler: &Compiler, mutations: &
                 continue;
             }
             Some(kind) if kind == "JSONPatch" => ("jsonPatch", "applyConfiguration", Returns::Patches),
-            Some(kind) if kind == "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", Returns::Object),
+            Some(kind) if kind == "ApplyConfiguration" => {
+                ("applyConfiguration", "jsonPatch", Returns::Object)
+            }
             Some(kind) => {
                 unsupported(out, &path("patchType"), kind, &["ApplyConfiguration", "JSONPatch"]);
                 continue;
@@ -219,8 +221,27 @@ pub(super) fn keeps_conditions(new: &Value, old: Option<&Value>) -> bool {
 
 fn is_identifier(name: &str) -> bool {
     const RESERVED: [&str; 21] = [
-        "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if",
-        "import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
     ];
     let is_start = |it: char| it == '_' || it.is_ascii_alphabetic();
     name.starts_with(is_start)

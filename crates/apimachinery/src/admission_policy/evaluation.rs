@@ -78,13 +78,7 @@ impl<'p, 'a> Scope<'p, 'a> {
     }
 
     fn of(activation: Activation<'a>, variables: &'p [Variable]) -> Self {
-        Self {
-            activation,
-            variables,
-            known: RefCell::default(),
-            cost: Cell::new(0),
-            depth: Cell::new(0),
-        }
+        Self { activation, variables, known: RefCell::default(), cost: Cell::new(0), depth: Cell::new(0) }
     }
 
     /// Evaluates expressions one after the other. Returns their results and what is left of the
@@ -229,7 +223,8 @@ pub(super) mod tests {
     #[test]
     fn a_variable_is_evaluated_once_and_only_if_it_is_read() {
         let mut budget = 1_000;
-        let variables = [("all", "object.list.map(i, i * 2)"), ("sum", "variables.all.sum()"), ("bad", "1 / 0")];
+        let variables =
+            [("all", "object.list.map(i, i * 2)"), ("sum", "variables.all.sum()"), ("bad", "1 / 0")];
         assert_eq!(run(&variables, "variables.sum", &mut budget), "12");
         let once = 1_000 - budget;
         let mut budget = 1_000;
@@ -253,8 +248,9 @@ pub(super) mod tests {
     #[test]
     fn chains_and_cycles_of_variables_end() {
         let names: Vec<String> = (0..500).map(|it| format!("v{it}")).collect();
-        let sources: Vec<String> =
-            (0..500).map(|it| if it == 0 { "1".to_owned() } else { format!("variables.v{} + 1", it - 1) }).collect();
+        let sources: Vec<String> = (0..500)
+            .map(|it| if it == 0 { "1".to_owned() } else { format!("variables.v{} + 1", it - 1) })
+            .collect();
         let variables: Vec<(&str, &str)> =
             names.iter().zip(&sources).map(|(name, source)| (name.as_str(), source.as_str())).collect();
         let mut budget = BUDGET;

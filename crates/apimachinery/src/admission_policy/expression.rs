@@ -171,7 +171,11 @@ mod tests {
             ("object.a", Returns::Bool, "must evaluate to bool but got dyn"),
             ("1", Returns::Text, "must evaluate to string but got int"),
             ("null", Returns::TextOrNull, ""),
-            ("[null]", Returns::TextOrNull, "must evaluate to one of [string null_type] but got list(null_type)"),
+            (
+                "[null]",
+                Returns::TextOrNull,
+                "must evaluate to one of [string null_type] but got list(null_type)",
+            ),
             ("Object{a: Object.a{b: 1}}", Returns::Object, ""),
             ("Object.a{}", Returns::Object, "must evaluate to Object but got Object.a"),
             ("[JSONPatch{op: 'add', path: '/a', value: 1}]", Returns::Patches, ""),

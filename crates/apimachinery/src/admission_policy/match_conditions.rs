@@ -103,7 +103,8 @@ mod tests {
     use super::*;
 
     fn matches(policy: &str, conditions: &[&str]) -> Result<bool, String> {
-        let conditions: Vec<Json> = conditions.iter().map(|it| json!({ "name": "a", "expression": it })).collect();
+        let conditions: Vec<Json> =
+            conditions.iter().map(|it| json!({ "name": "a", "expression": it })).collect();
         let webhook = json!({ "failurePolicy": policy, "matchConditions": conditions });
         let (object, request) = (json!({ "a": 1 }), json!({ "operation": "CREATE" }));
         MatchConditions::of_webhook(&webhook).matches(&PolicyInput {
@@ -133,7 +134,8 @@ mod tests {
     #[test]
     fn conditions_have_a_budget_of_their_own() {
         let list = "[1,2,3,4,5,6,7,8,9,10]";
-        let costly = format!("{list}.all(a, {list}.all(b, {list}.all(c, {list}.all(d, {list}.all(e, a + b > 0)))))");
+        let costly =
+            format!("{list}.all(a, {list}.all(b, {list}.all(c, {list}.all(d, {list}.all(e, a + b > 0)))))");
         let error = matches("Fail", &[&costly, &costly, &costly, &costly]).unwrap_err();
         assert!(error.starts_with("validation failed due to running out of cost budget"), "{error}");
         assert_eq!(matches("Ignore", &[&costly, &costly, &costly, &costly]), Ok(false));

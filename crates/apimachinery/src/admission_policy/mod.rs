@@ -31,5 +31,5 @@ pub mod check;
 
 pub use evaluation::PolicyInput;
 pub use match_conditions::MatchConditions;
-pub use mutating::{Mutation, MutatingPolicy};
+pub use mutating::{MutatingPolicy, Mutation};
 pub use validating::{AuditAnnotation, Decision, Outcome, ValidatingPolicy, Verdict};

@@ -45,11 +45,8 @@ impl Mutation {
 impl MutatingPolicy {
     /// Compiles a policy. Expressions that do not compile fail when they are evaluated.
     pub fn compile(policy: &Json) -> Self {
-        let declared = Declared {
-            params: at(policy, "/spec/paramKind").is_some(),
-            authorizer: true,
-            patches: false,
-        };
+        let declared =
+            Declared { params: at(policy, "/spec/paramKind").is_some(), authorizer: true, patches: false };
         let patches = Declared { patches: true, ..declared };
         let ignores_errors = text(policy, "/spec/failurePolicy") == "Ignore";
         let mut compiler = Compiler::composing();
@@ -59,9 +56,7 @@ impl MutatingPolicy {
         let mutation = |it: &Json| {
             let (kind, source, returns) = match text(it, "/patchType") {
                 "JSONPatch" => (MutationKind::JsonPatch, "/jsonPatch/expression", Returns::Patches),
-                _ => {
-                    (MutationKind::ApplyConfiguration, "/applyConfiguration/expression", Returns::Object)
-                }
+                _ => (MutationKind::ApplyConfiguration, "/applyConfiguration/expression", Returns::Object),
             };
             Mutation { kind, expression: compiler.compile(text(it, source), returns, patches) }
         };
@@ -155,7 +150,8 @@ mod tests {
     fn an_apply_configuration_is_merged() {
         let apply = |it| mutate("ApplyConfiguration", "applyConfiguration", it);
         let changed =
-            apply("Object{metadata: Object.metadata{labels: {'team': variables.team}}, data: {'b': '2'}}").unwrap();
+            apply("Object{metadata: Object.metadata{labels: {'team': variables.team}}, data: {'b': '2'}}")
+                .unwrap();
         assert_eq!(changed["metadata"], json!({ "name": "a", "labels": { "app/x": "web", "team": "red" } }));
         assert_eq!(changed["data"], json!({ "a": "1", "b": "2" }));
         let error = apply("Object{metadata: Object.spec{labels: {'a': 'b'}}}").unwrap_err();
@@ -165,7 +161,10 @@ mod tests {
              name path from root Object type"
         );
         let error = apply("Object{size: 1}").unwrap_err();
-        assert!(error.starts_with("error applying patch: failed to convert patch object to typed object"), "{error}");
+        assert!(
+            error.starts_with("error applying patch: failed to convert patch object to typed object"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -178,8 +177,9 @@ mod tests {
         .unwrap();
         assert_eq!(changed["metadata"]["labels"], json!({ "app/x": "web", "app/y": "red" }));
         assert_eq!(changed.get("data"), None);
-        let unchanged =
-            patch("[JSONPatch{op: 'test', path: '/data/a', value: '2'}, JSONPatch{op: 'remove', path: '/data'}]");
+        let unchanged = patch(
+            "[JSONPatch{op: 'test', path: '/data/a', value: '2'}, JSONPatch{op: 'remove', path: '/data'}]",
+        );
         assert_eq!(unchanged.unwrap()["data"], json!({ "a": "1" }));
         let error = patch("[JSONPatch{op: 'remove', path: '/data/x/y'}]").unwrap_err();
         assert!(error.starts_with("JSON Patch: "), "{error}");

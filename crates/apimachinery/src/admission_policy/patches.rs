@@ -20,7 +20,11 @@ pub(super) struct Target<'a> {
 ///
 /// # Errors
 /// The configuration does not fit the schema, or replaces a part of the object that has one owner.
-pub(super) fn apply_configuration(made: &Value<'_>, object: &Json, target: Target<'_>) -> Result<Json, String> {
+pub(super) fn apply_configuration(
+    made: &Value<'_>,
+    object: &Json,
+    target: Target<'_>,
+) -> Result<Json, String> {
     let Value::Made(root) = made else {
         return Err("unsupported return type from ApplyConfiguration expression".to_owned());
     };
@@ -54,7 +58,9 @@ pub(super) fn apply_json_patch(made: &Value<'_>, object: &Json, target: Target<'
 
 fn operation(value: &Value<'_>) -> Result<Json, String> {
     let Value::Made(made) = value else {
-        return Err("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch".to_owned());
+        return Err(
+            "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch".to_owned()
+        );
     };
     let text = |field: &str| match made.fields.get(field) {
         Some(Value::String(text)) => text.to_string(),

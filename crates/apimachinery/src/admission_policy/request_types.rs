@@ -16,12 +16,7 @@ pub(super) static REQUEST: LazyLock<Type> = LazyLock::new(|| {
         || record("GroupVersionResource", [("group", text()), ("version", text()), ("resource", text())]);
     let user = record(
         "UserInfo",
-        [
-            ("username", text()),
-            ("uid", text()),
-            ("groups", text().list()),
-            ("extra", text().list().map()),
-        ],
+        [("username", text()), ("uid", text()), ("groups", text().list()), ("extra", text().list().map())],
     );
     record(
         "AdmissionRequest",

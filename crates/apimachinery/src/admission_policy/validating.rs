@@ -112,11 +112,8 @@ impl ValidatingPolicy {
     /// with such expressions are rejected when they are written, so this is about policies that
     /// were stored otherwise.
     pub fn compile(policy: &Json) -> Self {
-        let declared = Declared {
-            params: at(policy, "/spec/paramKind").is_some(),
-            authorizer: true,
-            patches: false,
-        };
+        let declared =
+            Declared { params: at(policy, "/spec/paramKind").is_some(), authorizer: true, patches: false };
         let messages = Declared { authorizer: false, ..declared };
         let ignores_errors = text(policy, "/spec/failurePolicy") == "Ignore";
         let mut compiler = Compiler::composing();
@@ -273,7 +270,8 @@ mod tests {
 
     #[test]
     fn failures_deny_unless_the_policy_ignores_them() {
-        let validations = json!([{ "expression": "object.b > 1" }, { "expression": "false", "reason": "Forbidden" }]);
+        let validations =
+            json!([{ "expression": "object.b > 1" }, { "expression": "false", "reason": "Forbidden" }]);
         let denied = messages(json!({ "validations": validations }));
         assert_eq!(
             denied,
@@ -291,7 +289,8 @@ mod tests {
             { "key": "name", "valueExpression": "' ' + object.name" },
             { "key": "none", "valueExpression": "null" },
             { "key": "bad", "valueExpression": "object.b" }] }));
-        let found: Vec<_> = verdict.annotations.iter().map(|it| (it.key.as_str(), it.value.is_ok())).collect();
+        let found: Vec<_> =
+            verdict.annotations.iter().map(|it| (it.key.as_str(), it.value.is_ok())).collect();
         assert_eq!(found, [("name", true), ("bad", false)]);
         assert_eq!(verdict.annotations[0].value, Ok("web".to_owned()));
     }

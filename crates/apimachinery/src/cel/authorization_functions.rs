@@ -118,7 +118,8 @@ mod tests {
 
     #[test]
     fn a_question_is_built_step_by_step_and_costs_as_much_as_in_kube_apiserver() {
-        let expression = "authorizer.group('').resource('pods').namespace('a').name('b').check('get').allowed()";
+        let expression =
+            "authorizer.group('').resource('pods').namespace('a').name('b').check('get').allowed()";
         let listed = r#"resource: "pods", subresource: "", namespace: "a", name: "b" }) get"#;
         assert_eq!(answer(expression, listed), "true 350006");
         assert_eq!(answer(expression, "no such text"), "false 350006");
@@ -136,7 +137,10 @@ mod tests {
         for (expression, message) in [
             ("authorizer.path(' ').check('get').allowed()", "path must not be empty"),
             ("authorizer.group('').resource('').check('get').allowed()", "resource must not be empty"),
-            ("authorizer.serviceAccount('a', 'B').path('/').check('get').allowed()", "Invalid service account name"),
+            (
+                "authorizer.serviceAccount('a', 'B').path('/').check('get').allowed()",
+                "Invalid service account name",
+            ),
         ] {
             assert!(answer(expression, "").contains(message), "{expression}");
         }

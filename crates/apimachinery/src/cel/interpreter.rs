@@ -16,7 +16,9 @@ use super::error::EvaluationError;
 use super::meter::Meter;
 use super::types::{TYPE_NAMES, Type};
 use super::value::{Key, MadeObject, Text, Value};
-use super::{authorization_functions, library_functions, list_functions, operators, regexes, runtime_cost, texts};
+use super::{
+    authorization_functions, library_functions, list_functions, operators, regexes, runtime_cost, texts,
+};
 
 type Outcome<'a> = Result<Value<'a>, EvaluationError>;
 

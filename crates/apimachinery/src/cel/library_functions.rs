@@ -70,10 +70,10 @@ fn of_text<'a>(function: &str, text: &str, more: Option<&Value<'a>>, meter: &Met
         },
         "isQuantity" => Ok(Value::Bool(Quantity::parse(text).is_some())),
         "semver" => match Version::parse(text, tolerant) {
-            Some(version) => Ok(library(Library::Semver(Arc::new(version)))),
-            None => failed(format!("Invalid semantic version {text:?}")),
+            Ok(version) => Ok(library(Library::Semver(Arc::new(version)))),
+            Err(why) => failed(why),
         },
-        "isSemver" => Ok(Value::Bool(Version::parse(text, tolerant).is_some())),
+        "isSemver" => Ok(Value::Bool(Version::parse(text, tolerant).is_ok())),
         "format.named" => {
             let format = named_formats::named(text).map(|it| Arc::new(library(Library::Format(it))));
             Ok(Value::Optional(format))

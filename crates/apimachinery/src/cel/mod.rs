@@ -49,15 +49,16 @@ mod library_functions;
 mod authorization_functions;
 mod runtime_cost;
 mod interpreter;
+mod format_checks;
 mod program;
 #[cfg(test)]
 mod tests;
 
 pub use authorization::{AccessDecision, AccessQuestion, AccessSubject, Authorize, ResourceQuestion};
 pub use declared::{DeclaredField, DeclaredType, MAX_REQUEST_SIZE};
-pub use interpreter::LazyVariables;
 pub use error::{CompileError, EvaluationError, EvaluationErrorKind, Issue};
 pub use escaping::escape;
+pub use interpreter::LazyVariables;
 pub use meter::PER_CALL_LIMIT;
 pub use program::{Activation, Environment, Evaluated, Program};
 pub use types::{RecordType, Type};

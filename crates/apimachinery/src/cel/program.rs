@@ -11,6 +11,7 @@ use super::checker::{Checked, Declarations, check, type_of_declared};
 use super::cost;
 use super::declared::DeclaredType;
 use super::error::{CompileError, EvaluationError, Issue};
+use super::format_checks;
 use super::functions::{authorizer_type, resource_check_type};
 use super::interpreter::{Interpreter, LazyVariables};
 use super::meter::{Meter, PER_CALL_LIMIT};
@@ -173,14 +174,13 @@ impl Program {
     pub fn compile(source: &str, environment: &Environment) -> Result<Self, CompileError> {
         let failed = |issues| CompileError::new(source, issues);
         let (mut expr, ids) = parse(source).map_err(|issue| failed(vec![issue]))?;
-        let declarations = Declarations {
-            variables: &environment.variables,
-            has_patch_types: environment.has_patch_types,
-        };
+        let declarations =
+            Declarations { variables: &environment.variables, has_patch_types: environment.has_patch_types };
         let checked = check(&mut expr, ids, &declarations).map_err(failed)?;
         let mut regexes = HashMap::new();
         let mut issues = Vec::new();
         check_literals(&expr, &mut regexes, &mut issues);
+        format_checks::check(&expr, &checked, &mut issues);
         if !environment.mixed_literals {
             check_items(&expr, &checked, &mut issues);
         }

@@ -41,8 +41,8 @@ use serde_json::Value;
 use crate::schema::{Definitions, Schema};
 
 pub use apply::apply;
-pub use configuration::merge_configuration;
 pub use compare::{Comparison, compare};
+pub use configuration::merge_configuration;
 pub use element::{BadElement, Datum, Element};
 pub use field_set::{BadFields, FieldSet, Path};
 pub use managed::keep_times_if_unchanged;

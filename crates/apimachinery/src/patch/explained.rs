@@ -36,7 +36,9 @@ pub(super) fn explain(mut failed: Failed<'_>) -> Reason {
             Some((container, key)) if is_container(container) => {
                 format!("error in remove for path: '{path}': {}", removal(container, &key))
             }
-            _ => format!("remove operation does not apply: doc is missing path: {}: missing value", raw(path)),
+            _ => {
+                format!("remove operation does not apply: doc is missing path: {}: missing value", raw(path))
+            }
         },
         "replace" => match parent(document, path) {
             Some((container, _)) if is_container(container) => {
@@ -129,23 +131,39 @@ mod tests {
     fn each_failure_has_its_reason() {
         let document = json!({ "data": { "k": "v" }, "list": ["a"] });
         for (operation, reason) in [
-            (json!({ "op": "add", "path": "/a/b", "value": 1 }),
-                "add operation does not apply: doc is missing path: \"/a/b\": missing value"),
-            (json!({ "op": "add", "path": "/list/5", "value": 1 }),
-                "error in add for path: '/list/5': Unable to access invalid index: 5: invalid index referenced"),
-            (json!({ "op": "add", "path": "/list/x", "value": 1 }),
+            (
+                json!({ "op": "add", "path": "/a/b", "value": 1 }),
+                "add operation does not apply: doc is missing path: \"/a/b\": missing value",
+            ),
+            (
+                json!({ "op": "add", "path": "/list/5", "value": 1 }),
+                "error in add for path: '/list/5': Unable to access invalid index: 5: invalid index referenced",
+            ),
+            (
+                json!({ "op": "add", "path": "/list/x", "value": 1 }),
                 "error in add for path: '/list/x': value was not a proper array index: 'x': strconv.Atoi: parsing \
-                 \"x\": invalid syntax"),
-            (json!({ "op": "remove", "path": "/data/x" }),
-                "error in remove for path: '/data/x': Unable to remove nonexistent key: x: missing value"),
-            (json!({ "op": "replace", "path": "/a/b", "value": 1 }),
-                "replace operation does not apply: doc is missing path: /a/b: missing value"),
-            (json!({ "op": "test", "path": "/a/b", "value": 1 }),
-                "test operation does not apply: is missing path: /a/b: missing value"),
-            (json!({ "op": "move", "from": "/data/x", "path": "/data/y" }),
-                "error in move for path: 'x': Unable to remove nonexistent key: x: missing value"),
-            (json!({ "op": "copy", "from": "/a/x", "path": "/data/y" }),
-                "copy operation does not apply: doc is missing from path: /a/x: missing value"),
+                 \"x\": invalid syntax",
+            ),
+            (
+                json!({ "op": "remove", "path": "/data/x" }),
+                "error in remove for path: '/data/x': Unable to remove nonexistent key: x: missing value",
+            ),
+            (
+                json!({ "op": "replace", "path": "/a/b", "value": 1 }),
+                "replace operation does not apply: doc is missing path: /a/b: missing value",
+            ),
+            (
+                json!({ "op": "test", "path": "/a/b", "value": 1 }),
+                "test operation does not apply: is missing path: /a/b: missing value",
+            ),
+            (
+                json!({ "op": "move", "from": "/data/x", "path": "/data/y" }),
+                "error in move for path: 'x': Unable to remove nonexistent key: x: missing value",
+            ),
+            (
+                json!({ "op": "copy", "from": "/a/x", "path": "/data/y" }),
+                "copy operation does not apply: doc is missing from path: /a/x: missing value",
+            ),
             (json!({ "op": "bogus", "path": "/data/y" }), "Unexpected kind: bogus"),
         ] {
             let operations = [operation];

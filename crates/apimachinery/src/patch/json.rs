@@ -67,7 +67,8 @@ pub(super) fn apply_all<'a>(original: &Value, operations: &'a [Value]) -> Result
     let mut depth = measure(original, &mut measured);
     for operation in operations {
         let parts = operation.as_object().map(Operation);
-        let Some(parts) = parts.filter(|it| it.run(&mut document, &mut copied, &mut shifted).is_some()) else {
+        let Some(parts) = parts.filter(|it| it.run(&mut document, &mut copied, &mut shifted).is_some())
+        else {
             return Err(Failed { operation: Some(operation), document });
         };
         depth = depth.max(parts.depth_after(depth));

@@ -46,6 +46,7 @@ mod request_authorizer;
 mod seen_objects;
 mod policy_matching;
 mod policy_params;
+mod param_permissions;
 mod admission_policies;
 mod mutating_policies;
 mod admission_webhooks;

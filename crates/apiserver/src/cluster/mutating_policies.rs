@@ -131,8 +131,9 @@ impl AdmissionPolicies<'_> {
                 let seen = self.seen(kind, asked, object.as_ref()).await?;
                 let schema = schema_of(kind, asked);
                 let definitions = kind.definitions();
-                let patched = seen
-                    .with_input(&invocation.param, |input| policy.apply(mutation, input, &schema, definitions));
+                let patched = seen.with_input(&invocation.param, |input| {
+                    policy.apply(mutation, input, &schema, definitions)
+                });
                 patched.map(|it| (seen.object.as_deref() != Some(&it)).then_some(it))
             };
             match patched {
@@ -202,9 +203,8 @@ fn schema_of(kind: &Kind, asked: &AdmissionAttributes<'_>) -> Schema {
 }
 
 fn key_of(invocation: &Invocation<MutatingPolicy>) -> InvocationKey {
-    let param = |pointer: &str| {
-        invocation.param.as_ref().map(|it| text(it, pointer)).unwrap_or_default().to_owned()
-    };
+    let param =
+        |pointer: &str| invocation.param.as_ref().map(|it| text(it, pointer)).unwrap_or_default().to_owned();
     (
         invocation.policy.name().to_owned(),
         invocation.binding_name().to_owned(),

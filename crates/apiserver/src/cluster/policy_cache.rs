@@ -108,7 +108,8 @@ impl<P: Compiled> PolicyCache<P> {
             store.read(collection, |history, revision| history.position_after(revision).ok())
         };
         let is_known = |position: Option<u64>, known: Option<u64>| position.is_some() && position == known;
-        if is_known(position(policies), known.positions.0) && is_known(position(bindings), known.positions.1) {
+        if is_known(position(policies), known.positions.0) && is_known(position(bindings), known.positions.1)
+        {
             return known;
         }
         // The position and the list of a collection are of one snapshot.
@@ -152,8 +153,7 @@ impl<P: Compiled> BoundPolicies<P> {
                 Some(before) => (Arc::clone(&before.policy), before.compiled.clone()),
                 None => (Arc::new(stored.to_value()), None),
             };
-            let compiled =
-                is_kept.then(|| compiled.unwrap_or_else(|| Arc::new(P::compile(&policy))));
+            let compiled = is_kept.then(|| compiled.unwrap_or_else(|| Arc::new(P::compile(&policy))));
             Some(Arc::new(BoundPolicy { version: stored.version(), policy, compiled, bindings }))
         });
         found.collect()
@@ -170,10 +170,17 @@ mod tests {
     const POLICIES: &str = "policies";
     const BINDINGS: &str = "bindings";
 
-    fn write(store: &Store, collection: &str, name: &str, expect: Expect, spec: Option<Value>) -> Arc<Encoded> {
+    fn write(
+        store: &Store,
+        collection: &str,
+        name: &str,
+        expect: Expect,
+        spec: Option<Value>,
+    ) -> Arc<Encoded> {
         let key = ObjectKey::from_parts(None, name).expect("a name");
         let draft = spec.map(|it| {
-            Draft::new(&json!({ "metadata": { "name": name }, "spec": it }), Vec::new()).expect("it has a name")
+            Draft::new(&json!({ "metadata": { "name": name }, "spec": it }), Vec::new())
+                .expect("it has a name")
         });
         store.commit(&collection.into(), &key, expect, draft).expect("it is expected")
     }

@@ -80,12 +80,7 @@ pub(super) async fn params(
     Ok(Ok(params))
 }
 
-fn chosen(
-    cluster: &Cluster,
-    kind: &Kind,
-    reference: &Value,
-    namespace: Option<&str>,
-) -> Vec<Arc<Encoded>> {
+fn chosen(cluster: &Cluster, kind: &Kind, reference: &Value, namespace: Option<&str>) -> Vec<Arc<Encoded>> {
     match (text(reference, "/name"), at(reference, "/selector")) {
         ("", Some(selector)) => {
             let mut all = cluster.list(kind, namespace);

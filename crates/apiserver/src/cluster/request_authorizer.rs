@@ -52,10 +52,7 @@ fn service_account(namespace: &str, name: &str) -> User {
     User {
         name: format!("system:serviceaccount:{namespace}:{name}"),
         uid: String::new(),
-        groups: vec![
-            "system:serviceaccounts".to_owned(),
-            format!("system:serviceaccounts:{namespace}"),
-        ],
+        groups: vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")],
         extra: BTreeMap::new(),
     }
 }

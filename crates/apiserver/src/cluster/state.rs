@@ -9,8 +9,8 @@ use dogwatch_core::ObjectKey;
 
 use super::addresses::Addresses;
 use super::charges::Charges;
-use super::source::Source;
 use super::policy_cache::PolicyCaches;
+use super::source::Source;
 use super::token_key::TokenKey;
 use super::webhook_cache::WebhookCaches;
 use crate::authorization::{AccessRequest, AuthorizationMode, Authorizer, Decision};

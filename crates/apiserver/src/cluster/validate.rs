@@ -26,7 +26,11 @@ impl Write<'_> {
     pub(super) fn validate(&mut self) -> Result<(), ApiError> {
         let kind = self.place.kind;
         let is_custom = kind.custom_version().is_some();
-        let problems = if is_custom { self.problems_of_custom() } else { self.problems_of_builtin() };
+        let mut problems = if is_custom { self.problems_of_custom() } else { self.problems_of_builtin() };
+        // Only an object that is well formed names parameters.
+        if problems.is_empty() && self.place.part.is_empty() {
+            problems.extend(self.problem_of_params());
+        }
         if !problems.is_empty() {
             let name = if self.base.is_some() { self.place.name } else { text(&self.new, "/metadata/name") };
             return Err(kind.invalid(name, &problems));

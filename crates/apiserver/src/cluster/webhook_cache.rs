@@ -255,7 +255,8 @@ mod tests {
         let catalog = Arc::new(Catalog::default());
         let seen = || {
             let all = cache.get(&store, &"configurations".into());
-            let matches = |it: &Arc<ConfiguredWebhook>| Some(MatchedWebhook { webhook: Arc::clone(it), kind: None });
+            let matches =
+                |it: &Arc<ConfiguredWebhook>| Some(MatchedWebhook { webhook: Arc::clone(it), kind: None });
             let found = all.matching(&catalog, &SUBJECT, matches);
             found.iter().map(|it| Arc::clone(&it.webhook)).collect::<Vec<_>>()
         };
@@ -286,7 +287,8 @@ mod tests {
         let catalog = Arc::new(Catalog::default());
         let seen = || {
             let all = cache.get(&store, &"configurations".into());
-            let matches = |it: &Arc<ConfiguredWebhook>| Some(MatchedWebhook { webhook: Arc::clone(it), kind: None });
+            let matches =
+                |it: &Arc<ConfiguredWebhook>| Some(MatchedWebhook { webhook: Arc::clone(it), kind: None });
             all.matching(&catalog, &SUBJECT, matches)
                 .iter()
                 .map(|it| Arc::clone(&it.webhook))

@@ -31,12 +31,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// Reports a string that is invalid for each of these reasons.
-pub(crate) fn invalid_string(
-    out: &mut FieldErrors,
-    field: &str,
-    value: &str,
-    reasons: Vec<String>,
-) {
+pub(crate) fn invalid_string(out: &mut FieldErrors, field: &str, value: &str, reasons: Vec<String>) {
     for reason in reasons {
         invalid(out, field, &value.into(), &reason);
     }

@@ -572,8 +572,10 @@ async fn policies_are_applied_before_webhooks_and_again_after_their_changes() {
 #[tokio::test]
 async fn a_policy_is_in_effect_as_soon_as_it_is_bound_and_no_longer() {
     let server = Server::start().await;
-    let (policies, bindings) =
-        (format!("{HOOKS}/validatingadmissionpolicies"), format!("{HOOKS}/validatingadmissionpolicybindings"));
+    let (policies, bindings) = (
+        format!("{HOOKS}/validatingadmissionpolicies"),
+        format!("{HOOKS}/validatingadmissionpolicybindings"),
+    );
     let policy = json!({ "metadata": { "name": "p" }, "spec": {
         "matchConstraints": { "resourceRules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"],
             "resources": ["configmaps"] }] }, "validations": [{ "expression": "false", "message": "no" }] } });
@@ -581,7 +583,11 @@ async fn a_policy_is_in_effect_as_soon_as_it_is_bound_and_no_longer() {
         json!({ "metadata": { "name": "b" }, "spec": { "policyName": "p", "validationActions": ["Deny"] } });
     let alone = server.post(&policies, policy).await;
     assert_eq!((alone.code.as_u16(), alone.header("warning")), (201, ""));
-    assert_eq!(server.post(MAPS, map("a", json!({}))).await.code, 201, "a policy without a binding has no effect");
+    assert_eq!(
+        server.post(MAPS, map("a", json!({}))).await.code,
+        201,
+        "a policy without a binding has no effect"
+    );
     assert_eq!(server.post(&bindings, binding).await.code, 201);
     let why = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
     let denied = server.post(MAPS, map("b", json!({}))).await;
@@ -603,7 +609,8 @@ async fn expressions_that_do_not_compile_are_rejected_with_the_object() {
         "matchConstraints": { "resourceRules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"],
             "resources": ["configmaps"] }] }, "validations": [{ "expression": "object.a" }] } });
     let refused = server.post(&format!("{HOOKS}/validatingadmissionpolicies"), policy).await;
-    let why = "spec.validations[0].expression: Invalid value: \"object.a\": must evaluate to bool but got dyn";
+    let why =
+        "spec.validations[0].expression: Invalid value: \"object.a\": must evaluate to bool but got dyn";
     let message = format!("ValidatingAdmissionPolicy.admissionregistration.k8s.io \"p\" is invalid: {why}");
     assert_eq!(refused.error(), (422, message));
 }
