@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Cluster;
-use crate::authorization::{AccessRequest, AccessTarget};
+use crate::authorization::{AccessRequest, AccessTarget, AuthorizationMode};
 use crate::cel::{AccessDecision, AccessQuestion, AccessSubject, Authorize};
 use crate::user::User;
 
@@ -44,7 +44,12 @@ impl Authorize for RequestAuthorizer<'_> {
             _ => return AccessDecision::default(),
         };
         let decision = self.cluster.authorize(user, &AccessRequest { verb: verb.into(), target });
-        AccessDecision { allowed: decision.allowed, reason: decision.reason, error: None }
+        // The authorizer that allows everything gives no reason in kube-apiserver.
+        let reason = match self.cluster.authorization() {
+            AuthorizationMode::AlwaysAllow => String::new(),
+            _ => decision.reason.into_owned(),
+        };
+        AccessDecision { allowed: decision.allowed, reason, error: None }
     }
 }
 
