@@ -177,7 +177,7 @@ fn grouped(number: f64, places: usize) -> String {
     let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
     let mut groups = String::new();
     for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index) % 3 == 0 {
+        if index > 0 && whole.len().saturating_sub(index).is_multiple_of(3) {
             groups.push(',');
         }
         groups.push(digit);
@@ -195,7 +195,9 @@ fn scientific(number: f64, places: usize) -> String {
         '1' => '\u{b9}',
         '2' => '\u{b2}',
         '3' => '\u{b3}',
-        other => other.to_digit(10).and_then(|it| char::from_u32(0x2070 + it)).unwrap_or(other),
+        other => {
+            other.to_digit(10).and_then(|it| char::from_u32(0x2070_u32.checked_add(it)?)).unwrap_or(other)
+        }
     };
     let sign = if exponent < 0 { "-" } else { "" };
     let power: String = format!("{sign}{:02}", exponent.unsigned_abs()).chars().map(raised).collect();
