@@ -223,7 +223,15 @@ impl Checker<'_> {
                 }
             },
             Type::Record(record) => record.field(field).unwrap_or_else(|| {
-                self.report(at, format!("undefined field '{field}'"));
+                let name = record.name();
+                // The types of the authorizer are names without a structure.
+                self.report(
+                    at,
+                    match name.starts_with("kubernetes.authorization.") {
+                        true => format!("unexpected failed resolution of '{name}'"),
+                        false => format!("undefined field '{field}'"),
+                    },
+                );
                 Type::Error
             }),
             Type::Parameter(_) => {
