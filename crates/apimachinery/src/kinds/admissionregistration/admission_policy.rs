@@ -5,6 +5,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::policy_status;
 use crate::kinds::age;
 use crate::kinds::cells;
 use crate::kinds::json_access::{Object, at, each, fill, items, object, object_if_present, text};
@@ -24,6 +25,7 @@ pub static VALIDATING_POLICY: KindRules = KindRules {
         ..KindTraits::COMMON
     },
     default: |_, map| default_policy(map),
+    validate_status: |out, policy, _| policy_status::validate(out, policy),
     cells: |object, now| policy(object, "/spec/validations", now),
     ..COMMON
 };
