@@ -28,7 +28,7 @@ pub(super) const OUT_OF_BUDGET: &str =
 /// another one. It is limited because the evaluation is recursive. kube-apiserver has no limit.
 const MAX_DEPTH: usize = 400;
 
-/// What the expressions of a policy read.
+/// The values that the expressions of a policy read.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInput<'a> {
     /// The object of the request in the version of the policy; `None` for a deletion.

@@ -23,9 +23,9 @@ const MAX_MESSAGE: usize = 5 * 1024;
 /// use serde_json::json;
 ///
 /// #[derive(Debug)]
-/// struct Nobody;
+/// struct DenyAll;
 ///
-/// impl Authorize for Nobody {
+/// impl Authorize for DenyAll {
 ///     fn decide(&self, _: &AccessSubject, _: &AccessQuestion, _: &str) -> AccessDecision {
 ///         AccessDecision::default()
 ///     }
@@ -39,7 +39,7 @@ const MAX_MESSAGE: usize = 5 * 1024;
 ///     params: None,
 ///     request: &request,
 ///     namespace: None,
-///     authorizer: &Nobody,
+///     authorizer: &DenyAll,
 /// });
 /// assert_eq!(verdict.decisions[0].outcome, Outcome::Deny);
 /// assert_eq!(verdict.decisions[0].message, "failed expression: object.replicas < 5");

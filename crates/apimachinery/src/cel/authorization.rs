@@ -30,7 +30,7 @@ pub enum AccessSubject {
     },
 }
 
-/// What a question is about.
+/// The subject matter of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AccessQuestion {

@@ -1,4 +1,4 @@
-//! Which requests a policy or a binding selects: rules, excluded rules and selectors.
+//! The requests that a policy or a binding selects: rules, excluded rules and selectors.
 //!
 //! Mirrors k8s.io/apiserver v0.36.4 pkg/admission/plugin/policy/matching/matching.go.
 
