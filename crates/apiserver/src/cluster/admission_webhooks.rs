@@ -122,8 +122,8 @@ impl AdmissionWebhooks<'_> {
                 called.push((hook, changes));
             }
         }
-        // All are applied again if one has changed the object. Policies come before webhooks, so the
-        // changes of a webhook are those since the policies were applied.
+        // All are applied again if one has changed the object. Policies come before webhooks, so
+        // the changes of a webhook are those since the policies were applied.
         if is_applied || changes > 0 {
             round.begin_second(changes > 0);
             // A copy of the object, which only webhooks that are called again need.
