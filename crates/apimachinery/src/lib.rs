@@ -8,6 +8,7 @@
 //!   with the rules of each, and [`custom`] implements CustomResourceDefinitions.
 //! - [`cel`] compiles and evaluates expressions.
 //! - [`patch`] and [`ownership`] change objects; [`admission`] computes quotas and limits.
+//! - [`admission_policy`] decides about requests, and changes their objects, by expressions.
 //! - [`discovery`], [`openapi`] and [`mod@print`] describe the kinds and print objects as tables.
 //!
 //! ```
@@ -48,6 +49,7 @@ pub mod patch;
 pub mod ownership;
 pub mod cel;
 pub mod custom;
+pub mod admission_policy;
 
 pub use api_error::{ApiError, FieldError, FieldErrorKind};
 pub use field_errors::FieldErrors;

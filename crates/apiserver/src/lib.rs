@@ -38,9 +38,9 @@
 //!   bindings are stored. Access reviews then allow everything, and their `reason` says so. With
 //!   [`AuthorizationMode::Rbac`] the roles are enforced; the modes Node, ABAC and Webhook do not
 //!   exist.
-//! - **Admission policies.** They are stored but not evaluated. A webhook with `matchConditions` is
-//!   called as if all of them were true. Storing one of these returns a warning. Rules of
-//!   definitions are enforced.
+//! - **Admission policies.** They are enforced, as are match conditions of webhooks and rules of
+//!   definitions. There is no audit log: audit annotations and the action `Audit` are lines of the
+//!   log. The status of a policy is not written.
 //! - **Admission plugins.** Those that kube-apiserver has on by default exist, but for
 //!   NodeDeclaredFeatureValidator, and ServiceAccount is off by default: [`AdmissionPlugin`] lists
 //!   them. Pod Security levels of the mode `audit` have no effect.
@@ -86,8 +86,8 @@ mod server;
 mod tests;
 
 use dogwatch_apimachinery::{
-    admission, builtin, custom, depth, discovery, kinds, memory, object_limits, openapi, ownership, patch,
-    plain_json, print, protobuf, request, schema, strconv,
+    admission, admission_policy, builtin, cel, custom, depth, discovery, kinds, memory, object_limits,
+    openapi, ownership, patch, plain_json, print, protobuf, request, schema, strconv,
 };
 
 pub use self::http::ResponseBody;

@@ -8,12 +8,16 @@ use std::sync::Arc;
 use super::ast::{Call, Comprehension, Expr, ExprKind, ListItem, Literal, MapEntry, Select, StructLiteral};
 use super::declared::{DeclaredType, Shape};
 use super::error::Issue;
-use super::functions::{Overload, overloads_of};
-use super::types::{TYPE_NAMES, Type};
+use super::functions::{ESCAPE_KEY, Overload, overloads_of};
+use super::types::{RecordType, TYPE_NAMES, Type};
 use super::unify::{Substitutions, instantiate, is_less_specific};
 
 /// The number of problems that are reported of one expression: the default of cel-go.
 const MAX_ISSUES: usize = 100;
+
+/// The types of the values from which patches are made.
+pub(crate) const OBJECT: &str = "Object";
+pub(crate) const JSON_PATCH: &str = "JSONPatch";
 
 /// The findings about a checked expression, by the ids of its nodes.
 #[derive(Debug, Default)]
@@ -37,8 +41,29 @@ impl Checked {
 /// The names and types that an expression can use.
 pub(crate) struct Declarations<'a> {
     pub(crate) variables: &'a HashMap<Arc<str>, Type>,
-    /// Types that can be constructed, such as `Object`.
-    pub(crate) structs: &'a HashMap<Arc<str>, Type>,
+    /// True if patches can be made: the types `Object` and `JSONPatch`, and `jsonpatch.escapeKey`.
+    pub(crate) has_patch_types: bool,
+}
+
+impl Declarations<'_> {
+    /// Returns the type of a value that an expression makes by its name (k8s.io/apiserver v0.36.4
+    /// pkg/cel/mutation/typeresolver.go).
+    fn made_type(&self, name: &str) -> Option<Type> {
+        if !self.has_patch_types {
+            return None;
+        }
+        if name == JSON_PATCH {
+            let fields =
+                [("op", Type::String), ("path", Type::String), ("from", Type::String), ("value", Type::Dyn)];
+            return Some(Type::record(RecordType::new(name, fields)));
+        }
+        let is_object = name == OBJECT || name.strip_prefix(OBJECT).is_some_and(|it| it.starts_with('.'));
+        is_object.then(|| Type::record(RecordType::dynamic(name)))
+    }
+
+    fn overloads_of(&self, function: &str) -> Option<&'static [Overload]> {
+        overloads_of(function).filter(|_| self.has_patch_types || function != ESCAPE_KEY)
+    }
 }
 
 /// Checks an expression; qualified names and namespaced functions are resolved in place.
@@ -197,6 +222,18 @@ impl Checker<'_> {
                     Type::Error
                 }
             },
+            Type::Record(record) => record.field(field).unwrap_or_else(|| {
+                let name = record.name();
+                // The types of the authorizer are names without a structure.
+                self.report(
+                    at,
+                    match name.starts_with("kubernetes.authorization.") {
+                        true => format!("unexpected failed resolution of '{name}'"),
+                        false => format!("undefined field '{field}'"),
+                    },
+                );
+                Type::Error
+            }),
             Type::Parameter(_) => {
                 self.substitutions.is_assignable(&Type::Dyn, &target);
                 Type::Dyn
@@ -220,7 +257,7 @@ impl Checker<'_> {
         let namespaced =
             call.target.as_ref().and_then(Expr::qualified_name).map(|it| format!("{it}.{}", call.function));
         if let Some(name) = namespaced
-            && let Some(overloads) = overloads_of(&name)
+            && let Some(overloads) = self.declarations.overloads_of(&name)
         {
             call.function = name.into();
             call.target = None;
@@ -235,7 +272,7 @@ impl Checker<'_> {
         }
         types.extend(arg_types);
         let function = Arc::clone(&call.function);
-        let Some(overloads) = overloads_of(&function) else {
+        let Some(overloads) = self.declarations.overloads_of(&function) else {
             self.undeclared(at, &function);
             return self.set(id, Type::Error);
         };
@@ -358,17 +395,17 @@ impl Checker<'_> {
     }
 
     fn check_struct(&mut self, literal: &mut StructLiteral, at: usize) -> Type {
-        let known = self.declarations.structs.get(&literal.name).cloned();
+        let known = self.declarations.made_type(&literal.name);
         if known.is_none() {
             let name = Arc::clone(&literal.name);
             self.undeclared(at, &name);
         }
         for field in &mut literal.fields {
             let of = self.optional_item(&mut field.value, field.is_optional);
-            let Some(Type::Object(object)) = &known else { continue };
-            match object.selected(&field.name).map(type_of_declared) {
+            let Some(Type::Record(record)) = &known else { continue };
+            match record.field(&field.name) {
                 None => self.report(field.at, format!("undefined field '{}'", field.name)),
-                Some(declared) if !self.substitutions.is_assignable(&declared, &of) => {
+                Some(declared) if !self.substitutions.is_assignable(&of, &declared) => {
                     let found = self.substitutions.apply(&of, false);
                     let message = format!(
                         "expected type of field '{}' is '{declared}' but provided type is '{found}'",

@@ -4,10 +4,15 @@
 use super::error::EvaluationError;
 use super::meter::Meter;
 use super::moments;
+use super::types::Type;
 use super::value::{Library, LibraryValue, Value};
+use crate::strconv::quote;
 
 /// The nesting of lists and maps in a text.
 const MAX_NESTING: usize = 64;
+
+/// The exponent from which on numbers are shown with one: the shortest precision of Go's `%g`.
+const SHORTEST: i32 = 6;
 
 /// Formats a number as Go does with `%g`: the fewest digits, with an exponent for large and small
 /// ones.
@@ -21,7 +26,7 @@ pub(crate) fn double(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..21).contains(&exponent) {
+    if (-4..SHORTEST).contains(&exponent) {
         return format!("{number}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };
@@ -58,16 +63,14 @@ pub(crate) fn format(format: &str, list: &Value<'_>, meter: &Meter) -> Result<St
             rest = after;
             continue;
         }
-        let (precision, behind) = precision(behind)?;
-        let Some(verb) = behind.chars().next() else {
-            return Err(EvaluationError::failed(
-                "could not parse formatting clause: unexpected end of string",
-            ));
-        };
-        rest = behind.get(verb.len_utf8()..).unwrap_or_default();
         let Some(item) = list.item(next).transpose()? else {
             return Err(EvaluationError::failed(format!("index {next} out of range")));
         };
+        let (precision, behind) = precision(behind)?;
+        let Some(verb) = behind.chars().next() else {
+            return Err(EvaluationError::failed("unexpected end of string"));
+        };
+        rest = behind.get(verb.len_utf8()..).unwrap_or_default();
         next += 1;
         let text = clause(verb, precision, &item, meter)?;
         meter.allocate(text.len())?;
@@ -88,18 +91,34 @@ fn precision(text: &str) -> Result<(Option<usize>, &str), EvaluationError> {
     }
 }
 
+/// The reason why a value cannot be formatted by a verb, without the value.
+pub(crate) fn misfit(verb: char) -> Option<&'static str> {
+    Some(match verb {
+        's' => {
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and \
+             timestamps, was given"
+        }
+        'd' => "decimal clause can only be used on integers, was given",
+        'f' => "fixed-point clause can only be used on doubles, was given",
+        'e' => "scientific clause can only be used on doubles, was given",
+        'b' => "only integers and bools can be formatted as binary, was given",
+        'x' | 'X' => "only integers, byte buffers, and strings can be formatted as hex, was given",
+        'o' => "octal clause can only be used on integers, was given",
+        _ => return None,
+    })
+}
+
+/// Returns the message about an unknown verb.
+pub(crate) fn unknown_verb(verb: char) -> String {
+    format!("could not parse formatting clause: unrecognized formatting clause \"{verb}\"")
+}
+
 fn clause(
     verb: char,
     precision: Option<usize>,
     item: &Value<'_>,
     meter: &Meter,
 ) -> Result<String, EvaluationError> {
-    let misfit = |what: &str| {
-        let of = item.type_of();
-        Err(EvaluationError::failed(format!(
-            "error during formatting: {what} can only be used on expected types, was given {of}"
-        )))
-    };
     let places = precision.unwrap_or(6);
     Ok(match (verb, item) {
         ('s', item) => {
@@ -109,11 +128,11 @@ fn clause(
         }
         ('d', Value::Int(it)) => it.to_string(),
         ('d', Value::Uint(it)) => it.to_string(),
-        ('f', Value::Double(it)) => format!("{it:.places$}"),
-        ('f', Value::Int(it)) => format!("{:.places$}", *it as f64),
-        ('f', Value::Uint(it)) => format!("{:.places$}", *it as f64),
+        ('f', Value::Double(it)) => grouped(*it, places),
         ('e', Value::Double(it)) => scientific(*it, places),
-        ('e', Value::Int(it)) => scientific(*it as f64, places),
+        ('f' | 'e', Value::String(it)) if matches!(&**it, "NaN" | "Infinity" | "-Infinity") => {
+            it.replace("Infinity", "\u{221e}")
+        }
         ('b', Value::Int(it)) => signed(*it, |it| format!("{it:b}")),
         ('b', Value::Uint(it)) => format!("{it:b}"),
         ('b', Value::Bool(it)) => u8::from(*it).to_string(),
@@ -127,18 +146,20 @@ fn clause(
         ('X', Value::Uint(it)) => format!("{it:X}"),
         ('X', Value::String(it)) => it.bytes().map(|it| format!("{it:02X}")).collect(),
         ('X', Value::Bytes(it)) => it.iter().map(|it| format!("{it:02X}")).collect(),
-        ('d', _) => return misfit("decimal clause"),
-        ('f', _) => return misfit("fixed-point clause"),
-        ('e', _) => return misfit("scientific clause"),
-        ('b', _) => return misfit("binary clause"),
-        ('o', _) => return misfit("octal clause"),
-        ('x' | 'X', _) => return misfit("hex clause"),
-        (other, _) => {
-            let message =
-                format!("could not parse formatting clause: unrecognized formatting clause \"{other}\"");
+        (verb, item) => {
+            let message = match misfit(verb) {
+                Some(misfit) => format!("error during formatting: {misfit} {}", type_name(&item.type_of())),
+                None => unknown_verb(verb),
+            };
             return Err(EvaluationError::failed(message));
         }
     })
+}
+
+/// Returns the name of a type without its parameters.
+pub(crate) fn type_name(of: &Type) -> String {
+    let name = of.runtime_name();
+    name.split('(').next().unwrap_or_default().to_owned()
 }
 
 fn signed(number: i64, digits: impl Fn(u64) -> String) -> String {
@@ -146,14 +167,44 @@ fn signed(number: i64, digits: impl Fn(u64) -> String) -> String {
     format!("{sign}{}", digits(number.unsigned_abs()))
 }
 
+/// Formats a number with groups of three digits, as golang.org/x/text does for English.
+fn grouped(number: f64, places: usize) -> String {
+    if number.is_nan() || number.is_infinite() {
+        return double(number).replace("+Inf", "\u{221e}").replace("-Inf", "-\u{221e}");
+    }
+    let text = format!("{number:.places$}");
+    let (sign, digits) = text.strip_prefix('-').map_or(("", &*text), |it| ("-", it));
+    let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    let mut groups = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && whole.len().saturating_sub(index).is_multiple_of(3) {
+            groups.push(',');
+        }
+        groups.push(digit);
+    }
+    format!("{sign}{groups}{fraction}")
+}
+
+/// Formats a number as golang.org/x/text does for English: `1.5\u{d7}10\u{2070}\u{b3}`.
 fn scientific(number: f64, places: usize) -> String {
     let text = format!("{number:.places$e}");
     let Some((digits, exponent)) = text.split_once('e') else { return text };
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+    let raised = |digit: char| match digit {
+        '-' => '\u{207b}',
+        '1' => '\u{b9}',
+        '2' => '\u{b2}',
+        '3' => '\u{b3}',
+        other => {
+            other.to_digit(10).and_then(|it| char::from_u32(0x2070_u32.checked_add(it)?)).unwrap_or(other)
+        }
+    };
+    let sign = if exponent < 0 { "-" } else { "" };
+    let power: String = format!("{sign}{:02}", exponent.unsigned_abs()).chars().map(raised).collect();
+    format!("{digits}\u{d7}10{power}")
 }
 
+/// Writes a value as `%s` does: a part of a list or a map as an expression would write it.
 fn write_value(
     value: &Value<'_>,
     text: &mut String,
@@ -164,43 +215,59 @@ fn write_value(
     if depth > MAX_NESTING {
         return Err(EvaluationError::failed("error during formatting: value is nested too deeply"));
     }
-    if let Some(scalar) = text_of(value) {
+    let is_part = depth > 0;
+    let scalar = match value {
+        Value::Null => Some("null".to_owned()),
+        Value::Type(of) => Some(type_name(of)),
+        Value::Bytes(bytes) => {
+            let shown = String::from_utf8_lossy(bytes).into_owned();
+            Some(if is_part { format!("b{}", quote(&shown)) } else { shown })
+        }
+        Value::String(it) if is_part => Some(quote(it)),
+        Value::Double(it) if is_part && it.is_finite() => Some(format!("{it:.6}")),
+        Value::Double(it) if is_part => Some(quote(&double(*it))),
+        Value::Timestamp(it) if is_part => Some(format!("timestamp(\"{it}\")")),
+        Value::Duration(it) if is_part => Some(format!("duration(\"{}\")", moments::format_duration(*it))),
+        Value::Library(_) => None,
+        other => text_of(other),
+    };
+    if let Some(scalar) = scalar {
         meter.allocate(scalar.len())?;
         text.push_str(&scalar);
         return Ok(());
     }
-    match value {
-        Value::Null => text.push_str("null"),
-        Value::Bytes(bytes) => text.push_str(&String::from_utf8_lossy(bytes)),
-        Value::Type(of) => text.push_str(&of.to_string()),
-        Value::Library(it) => text.push_str(&it.to_string()),
-        _ if value.list_len().is_some() => {
-            text.push('[');
-            for index in 0..value.list_len().unwrap_or(0) {
-                if index > 0 {
-                    text.push_str(", ");
-                }
-                if let Some(item) = value.item(index).transpose()? {
-                    write_value(&item, text, depth + 1, meter)?;
-                }
+    if value.list_len().is_some() {
+        text.push('[');
+        for index in 0..value.list_len().unwrap_or(0) {
+            if index > 0 {
+                text.push_str(", ");
             }
-            text.push(']');
-        }
-        _ if value.map_len().is_some() => {
-            text.push('{');
-            for (index, key) in value.keys(meter)?.iter().enumerate() {
-                if index > 0 {
-                    text.push_str(", ");
-                }
-                write_value(key, text, depth + 1, meter)?;
-                text.push_str(": ");
-                if let Some(item) = value.entry(key)? {
-                    write_value(&item, text, depth + 1, meter)?;
-                }
+            if let Some(item) = value.item(index).transpose()? {
+                write_value(&item, text, depth + 1, meter)?;
             }
-            text.push('}');
         }
-        _ => return Err(EvaluationError::no_such_overload()),
+        text.push(']');
+        return Ok(());
     }
-    Ok(())
+    if value.map_len().is_some() {
+        let mut entries = Vec::new();
+        for key in value.keys(meter)? {
+            let (mut name, mut shown) = (String::new(), String::new());
+            write_value(&key, &mut name, depth + 1, meter)?;
+            if let Some(item) = value.entry(&key)? {
+                write_value(&item, &mut shown, depth + 1, meter)?;
+            }
+            entries.push((name, shown));
+        }
+        entries.sort();
+        let entries: Vec<String> =
+            entries.into_iter().map(|(name, shown)| format!("{name}:{shown}")).collect();
+        text.push_str(&format!("{{{}}}", entries.join(", ")));
+        return Ok(());
+    }
+    let of = type_name(&value.type_of());
+    Err(EvaluationError::failed(match (is_part, misfit('s')) {
+        (false, Some(misfit)) => format!("error during formatting: {misfit} {of}"),
+        _ => format!("error during formatting: no formatting function for {of}"),
+    }))
 }

@@ -2,12 +2,28 @@
 //!
 //! They are those of k8s.io/apiserver v0.36.4 pkg/cel/environment/base.go: the standard functions
 //! of cel-go v0.26.0, its optional types, strings (version 2), sets and lists (version 3), and the
-//! libraries of pkg/cel/library except for the authorizer.
+//! libraries of pkg/cel/library.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use super::types::Type;
+use super::types::{RecordType, Type};
+
+/// The prefix of the types of the authorizer.
+const AUTHORIZATION: &str = "kubernetes.authorization";
+
+/// The function that only expressions with patch types have.
+pub(crate) const ESCAPE_KEY: &str = "jsonpatch.escapeKey";
+
+/// Returns the type of the variable `authorizer`.
+pub(crate) fn authorizer_type() -> Type {
+    Type::record(RecordType::new(&format!("{AUTHORIZATION}.Authorizer"), []))
+}
+
+/// Returns the type of the variable `authorizer.requestResource`.
+pub(crate) fn resource_check_type() -> Type {
+    Type::record(RecordType::new(&format!("{AUTHORIZATION}.ResourceCheck"), []))
+}
 
 /// One combination of types that a function accepts.
 #[derive(Clone, Debug)]
@@ -85,6 +101,9 @@ impl SignatureReader {
             "Quantity" => Type::Opaque("kubernetes.Quantity"),
             "Semver" => Type::Opaque("kubernetes.Semver"),
             "Format" => Type::Opaque("kubernetes.NamedFormat"),
+            "Authorizer" | "PathCheck" | "GroupCheck" | "ResourceCheck" | "Decision" => {
+                Type::record(RecordType::new(&format!("{AUTHORIZATION}.{name}"), []))
+            }
             "list" | "optional" | "type" => {
                 self.skip('(');
                 let inner = Arc::new(self.read());
@@ -442,6 +461,22 @@ format.byte format.byte ():Format
 format.date format.date ():Format
 format.datetime format.datetime ():Format
 validate format-validate Format.(string):optional(list(string))
+path authorizer_path Authorizer.(string):PathCheck
+group authorizer_group Authorizer.(string):GroupCheck
+serviceAccount authorizer_serviceaccount Authorizer.(string,string):Authorizer
+resource groupcheck_resource GroupCheck.(string):ResourceCheck
+subresource resourcecheck_subresource ResourceCheck.(string):ResourceCheck
+namespace resourcecheck_namespace ResourceCheck.(string):ResourceCheck
+name resourcecheck_name ResourceCheck.(string):ResourceCheck
+check pathcheck_check PathCheck.(string):Decision
+check resourcecheck_check ResourceCheck.(string):Decision
+errored decision_errored Decision.():bool
+error decision_error Decision.():string
+allowed decision_allowed Decision.():bool
+reason decision_reason Decision.():string
+fieldSelector authorizer_fieldselector ResourceCheck.(string):ResourceCheck
+labelSelector authorizer_labelselector ResourceCheck.(string):ResourceCheck
+jsonpatch.escapeKey string_jsonpatch_escapeKey_string (string):string
 ";
 
 #[cfg(test)]

@@ -15,13 +15,22 @@ use super::cost::{NEW_LIST, NEW_MAP, NEW_STRUCT};
 use super::error::EvaluationError;
 use super::meter::Meter;
 use super::types::{TYPE_NAMES, Type};
-use super::value::{Key, Text, Value};
-use super::{library_functions, list_functions, operators, regexes, runtime_cost, texts};
+use super::value::{Key, MadeObject, Text, Value};
+use super::{
+    authorization_functions, library_functions, list_functions, operators, regexes, runtime_cost, texts,
+};
 
 type Outcome<'a> = Result<Value<'a>, EvaluationError>;
 
+/// The fields of the variable `variables`, which are computed when an expression selects them.
+pub trait LazyVariables<'a> {
+    /// Returns the value of a field, or why it has none; `None` if there is no such field.
+    fn get(&self, name: &str) -> Option<Result<Value<'a>, EvaluationError>>;
+}
+
 /// One evaluation.
 pub(crate) struct Interpreter<'p, 'a> {
+    pub(crate) lazy: Option<&'p dyn LazyVariables<'a>>,
     /// The variables.
     pub(crate) variables: &'p [(Arc<str>, Value<'a>)],
     /// The compiled regular expressions of literal patterns.
@@ -40,6 +49,9 @@ impl<'a> Interpreter<'_, 'a> {
             ExprKind::Select(select) => {
                 let operand = self.eval(&select.operand)?;
                 if select.is_test {
+                    if let Value::Lazy = operand {
+                        return Ok(Value::Bool(self.lazy_field(&select.field)?.is_some()));
+                    }
                     return has(&operand, &select.field).map(Value::Bool);
                 }
                 self.meter.charge(1)?;
@@ -73,7 +85,15 @@ impl<'a> Interpreter<'_, 'a> {
         Ok(Value::Type(of))
     }
 
+    fn lazy_field(&self, field: &str) -> Result<Option<Value<'a>>, EvaluationError> {
+        self.lazy.and_then(|it| it.get(field)).transpose()
+    }
+
     fn select(&self, operand: Value<'a>, field: &Arc<str>) -> Outcome<'a> {
+        if let Value::Lazy = operand {
+            let found = self.lazy_field(field)?;
+            return found.ok_or_else(|| EvaluationError::failed(format!("no such key: {field}")));
+        }
         let key = Value::String(Text::Shared(Arc::clone(field)));
         if let Value::Optional(inner) = &operand {
             let found = match inner {
@@ -134,14 +154,14 @@ impl<'a> Interpreter<'_, 'a> {
     #[inline(never)]
     fn object(&mut self, literal: &StructLiteral) -> Outcome<'a> {
         self.meter.charge(NEW_STRUCT)?;
-        let mut map = BTreeMap::new();
+        let mut fields = BTreeMap::new();
         for field in &literal.fields {
             if let Some(value) = self.present(&field.value, field.is_optional)? {
                 self.meter.allocate(2 * size_of::<Value<'_>>())?;
-                map.insert(Key::String(Text::Shared(Arc::clone(&field.name))), value);
+                fields.insert(Arc::clone(&field.name), value);
             }
         }
-        Ok(Value::Map(Arc::new(map)))
+        Ok(Value::Made(Arc::new(MadeObject { name: Arc::clone(&literal.name), fields })))
     }
 
     #[inline(never)]
@@ -189,6 +209,9 @@ impl<'a> Interpreter<'_, 'a> {
         match (function, args) {
             ("_[_]", [container, index]) => return self.index(container, index),
             ("_[?_]", [container, index]) => return optional_entry(container, index),
+            ("_?._", [Value::Lazy, Value::String(field)]) => {
+                return Ok(Value::Optional(self.lazy_field(field)?.map(Arc::new)));
+            }
             ("_?._", [operand, field]) => return optional_entry(operand, field),
             ("@in", [wanted, container]) => {
                 if container.list_len().is_some() {
@@ -205,6 +228,7 @@ impl<'a> Interpreter<'_, 'a> {
             .or_else(|| list_functions::call(function, args, self.meter))
             .or_else(|| operators::call(function, args, self.meter))
             .or_else(|| library_functions::call(function, args, self.meter))
+            .or_else(|| authorization_functions::call(function, args))
             .unwrap_or_else(|| Err(EvaluationError::no_such_overload()))
     }
 

@@ -51,6 +51,7 @@ fn of_text<'a>(function: &str, text: &str, more: Option<&Value<'a>>, meter: &Met
                 "URL parse error during conversion from string: parse {text:?}: invalid URI for request"
             )),
         },
+        "jsonpatch.escapeKey" => Ok(Value::text(text.replace('~', "~0").replace('/', "~1"))),
         "isURL" => Ok(Value::Bool(Url::parse(text).is_some())),
         "ip" => networks::parse_ip(text).map(|it| library(Library::Ip(it))).or_else(failed),
         "isIP" => Ok(Value::Bool(networks::parse_ip(text).is_ok())),
@@ -69,10 +70,10 @@ fn of_text<'a>(function: &str, text: &str, more: Option<&Value<'a>>, meter: &Met
         },
         "isQuantity" => Ok(Value::Bool(Quantity::parse(text).is_some())),
         "semver" => match Version::parse(text, tolerant) {
-            Some(version) => Ok(library(Library::Semver(Arc::new(version)))),
-            None => failed(format!("Invalid semantic version {text:?}")),
+            Ok(version) => Ok(library(Library::Semver(Arc::new(version)))),
+            Err(why) => failed(why),
         },
-        "isSemver" => Ok(Value::Bool(Version::parse(text, tolerant).is_some())),
+        "isSemver" => Ok(Value::Bool(Version::parse(text, tolerant).is_ok())),
         "format.named" => {
             let format = named_formats::named(text).map(|it| Arc::new(library(Library::Format(it))));
             Ok(Value::Optional(format))
@@ -219,6 +220,7 @@ fn is_zero(value: &Value<'_>) -> bool {
         Value::Double(it) => *it == 0.0,
         Value::String(text) => text.is_empty(),
         Value::Bytes(bytes) => bytes.is_empty(),
+        Value::Made(it) => it.fields.is_empty(),
         other => other.list_len().or_else(|| other.map_len()) == Some(0),
     }
 }

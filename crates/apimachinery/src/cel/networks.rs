@@ -37,19 +37,33 @@ pub(crate) fn parse_ip(text: &str) -> Result<IpAddr, String> {
 /// # Errors
 /// The message of kube-apiserver.
 pub(crate) fn parse_cidr(text: &str) -> Result<Cidr, String> {
-    let parsed = || {
-        let (address, prefix) = text.split_once('/')?;
-        let address: IpAddr = address.parse().ok()?;
-        let is_plain =
-            prefix.bytes().all(|it| it.is_ascii_digit()) && (prefix == "0" || !prefix.starts_with('0'));
-        let prefix: u8 = is_plain.then(|| prefix.parse().ok())??;
-        let mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
-        let max = if address.is_ipv4() { 32 } else { 128 };
-        (prefix <= max && !mapped).then_some(Cidr { address, prefix })
-    };
-    parsed().ok_or_else(|| {
-        format!("network address parse error during conversion from string: netip.ParsePrefix({text:?}): invalid network")
+    parse_prefix(text).map_err(|why| {
+        // The prefix occurs twice, as in kube-apiserver.
+        let context = "network address parse error during conversion from string";
+        format!("{context}: {context}: netip.ParsePrefix({text:?}): {why}")
     })
+}
+
+/// Parses a network like `ParsePrefix` of Go's `net/netip`.
+fn parse_prefix(text: &str) -> Result<Cidr, String> {
+    let (address, bits) = text.rsplit_once('/').ok_or_else(|| "no '/'".to_owned())?;
+    let parsed: Result<IpAddr, _> = address.parse();
+    let address = parsed.map_err(|_| format!("ParseAddr({address:?}): unable to parse IP"))?;
+    let is_plain = !bits.is_empty()
+        && bits.bytes().all(|it| it.is_ascii_digit())
+        && (bits == "0" || !bits.starts_with('0'));
+    let bad = || format!("bad bits after slash: {bits:?}");
+    let max = if address.is_ipv4() { 32 } else { 128 };
+    if !is_plain {
+        return Err(bad());
+    }
+    let prefix = bits.parse().ok().filter(|it| *it <= max).ok_or("prefix length out of range")?;
+    match address {
+        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => {
+            Err(format!("IPv4-mapped IPv6 address {text:?} is not allowed"))
+        }
+        address => Ok(Cidr { address, prefix }),
+    }
 }
 
 impl Cidr {

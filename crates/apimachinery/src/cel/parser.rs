@@ -131,7 +131,19 @@ impl Parser {
     }
 
     fn expect(&mut self, symbol: &str) -> Result<usize, Issue> {
-        self.take(symbol).ok_or_else(|| self.mismatch(&format!("'{symbol}'")))
+        self.take(symbol).ok_or_else(|| match (symbol, self.peek()) {
+            (")" | "]", Token::End) => {
+                let message = format!("Syntax error: missing '{symbol}' at '<EOF>'");
+                Issue { at: self.at(), message }
+            }
+            _ => self.mismatch(&format!("'{symbol}'")),
+        })
+    }
+
+    /// Returns the problem of a dot that no name follows.
+    fn no_member(&self) -> Issue {
+        let found = if *self.peek() == Token::End { String::new() } else { shown(self.peek()) };
+        Issue { at: self.at(), message: format!("Syntax error: no viable alternative at input '.{found}'") }
     }
 
     fn mismatch(&self, expected: &str) -> Issue {
@@ -280,6 +292,9 @@ impl Parser {
             self.limit_chain(&mut length)?;
             if let Some(at) = self.take(".") {
                 let is_optional = self.take("?").is_some();
+                if !is_optional && !matches!(self.peek(), Token::Ident(_)) {
+                    return Err(self.no_member());
+                }
                 let name = self.name("IDENTIFIER")?;
                 let open = if is_optional { None } else { self.take("(") };
                 expr = match open {

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use regex::Regex;
 
 use super::ast::{Expr, ExprKind};
+use super::authorization::{Authorization, Authorize, ResourceQuestion};
 use super::checker::{Checked, Declarations, check, type_of_declared};
 use super::cost;
 use super::declared::DeclaredType;
 use super::error::{CompileError, EvaluationError, Issue};
-use super::interpreter::Interpreter;
+use super::format_checks;
+use super::functions::{authorizer_type, resource_check_type};
+use super::interpreter::{Interpreter, LazyVariables};
 use super::meter::{Meter, PER_CALL_LIMIT};
 use super::moments;
 use super::parser::parse;
@@ -18,11 +21,14 @@ use super::regexes;
 use super::types::Type;
 use super::value::Value;
 
+/// The variable with the question about the resource of the request.
+const REQUEST_RESOURCE: &str = "authorizer.requestResource";
+
 /// The variables that expressions can use, with their types.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: HashMap<Arc<str>, Type>,
-    structs: HashMap<Arc<str>, Type>,
+    has_patch_types: bool,
     mixed_literals: bool,
 }
 
@@ -58,6 +64,20 @@ impl Environment {
     pub fn typed_variable(mut self, name: &str, of: Type) -> Self {
         self.variables.insert(name.into(), of);
         self
+    }
+
+    /// Adds the variables `authorizer` and `authorizer.requestResource`.
+    #[must_use]
+    pub fn authorizer(self) -> Self {
+        self.typed_variable("authorizer", authorizer_type())
+            .typed_variable(REQUEST_RESOURCE, resource_check_type())
+    }
+
+    /// Adds the types `Object` and `JSONPatch`, of which patches are made, and
+    /// `jsonpatch.escapeKey`.
+    #[must_use]
+    pub fn patch_types(self) -> Self {
+        Self { has_patch_types: true, ..self }
     }
 
     /// Allows items of different types in a literal: `{"a": 1, "b": "x"}`. kube-apiserver does not.
@@ -117,6 +137,28 @@ impl<'a> Activation<'a> {
         self.with(name, Value::Optional(value.map(Arc::new)))
     }
 
+    /// Sets the variables `authorizer` and `authorizer.requestResource`.
+    #[must_use]
+    pub fn with_authorizer(
+        self,
+        authorizer: &'a dyn Authorize,
+        (group, resource): (&str, &str),
+        subresource: &str,
+        (namespace, name): (&str, &str),
+    ) -> Self {
+        let question = ResourceQuestion {
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            subresource: subresource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let all = Authorization::of(authorizer);
+        let one = all.about(question);
+        self.with("authorizer", Value::Authorization(Arc::new(all)))
+            .with(REQUEST_RESOURCE, Value::Authorization(Arc::new(one)))
+    }
+
     /// Sets the largest cost.
     #[must_use]
     pub fn limit(self, limit: u64) -> Self {
@@ -132,11 +174,13 @@ impl Program {
     pub fn compile(source: &str, environment: &Environment) -> Result<Self, CompileError> {
         let failed = |issues| CompileError::new(source, issues);
         let (mut expr, ids) = parse(source).map_err(|issue| failed(vec![issue]))?;
-        let declarations = Declarations { variables: &environment.variables, structs: &environment.structs };
+        let declarations =
+            Declarations { variables: &environment.variables, has_patch_types: environment.has_patch_types };
         let checked = check(&mut expr, ids, &declarations).map_err(failed)?;
         let mut regexes = HashMap::new();
         let mut issues = Vec::new();
         check_literals(&expr, &mut regexes, &mut issues);
+        format_checks::check(&expr, &checked, &mut issues);
         if !environment.mixed_literals {
             check_items(&expr, &checked, &mut issues);
         }
@@ -156,6 +200,11 @@ impl Program {
         self.checked.type_of(&self.expr)
     }
 
+    /// Returns the nesting of the expression.
+    pub fn depth(&self) -> usize {
+        depth_of(&self.expr)
+    }
+
     /// Returns true if the expression reads a variable.
     pub fn uses(&self, variable: &str) -> bool {
         self.checked.variables.iter().any(|it| &**it == variable)
@@ -169,8 +218,23 @@ impl Program {
 
     /// Evaluates the expression. The cost, the work and the memory that this takes are limited.
     pub fn evaluate<'a>(&self, activation: &Activation<'a>) -> Evaluated<'a> {
+        self.run(activation, None)
+    }
+
+    /// Evaluates the expression like [`Self::evaluate`], with fields of the variable `variables`
+    /// that are computed when the expression selects them.
+    pub fn evaluate_with<'a>(
+        &self,
+        activation: &Activation<'a>,
+        lazy: &dyn LazyVariables<'a>,
+    ) -> Evaluated<'a> {
+        self.run(activation, Some(lazy))
+    }
+
+    fn run<'a>(&self, activation: &Activation<'a>, lazy: Option<&dyn LazyVariables<'a>>) -> Evaluated<'a> {
         let meter = Meter::new(activation.limit);
         let mut interpreter = Interpreter {
+            lazy,
             variables: &activation.variables,
             regexes: &self.regexes,
             meter: &meter,
@@ -179,6 +243,13 @@ impl Program {
         let outcome = interpreter.eval(&self.expr);
         Evaluated { outcome, cost: meter.cost() }
     }
+}
+
+/// Returns the nesting of an expression, which the parser has limited.
+fn depth_of(expr: &Expr) -> usize {
+    let mut deepest = 0;
+    expr.for_each_part(&mut |part| deepest = deepest.max(depth_of(part)));
+    deepest.saturating_add(1)
 }
 
 /// Checks the literal arguments of some functions (cel-go v0.26.0 cel/validator.go), and compiles

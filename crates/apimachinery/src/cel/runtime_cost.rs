@@ -9,6 +9,9 @@ use super::meter::Meter;
 use super::named_formats;
 use super::value::{Library, LibraryValue, Value};
 
+/// The cost of a question to the authorizer.
+const AUTHORIZATION: u64 = 350_000;
+
 /// Returns the cost of a call with these arguments, the target first.
 pub(crate) fn of_call(function: &str, args: &[Value<'_>], meter: &Meter) -> Result<u64, EvaluationError> {
     let size = |index: usize| args.get(index).map_or(Ok(1), |it: &Value<'_>| it.size(meter));
@@ -30,6 +33,8 @@ pub(crate) fn of_call(function: &str, args: &[Value<'_>], meter: &Meter) -> Resu
             text.saturating_mul(scale(size(1)?, REGEX))
         }
         "contains" => scale(size(0)?, TRAVERSAL).saturating_mul(scale(size(1)?, TRAVERSAL)),
+        "check" => AUTHORIZATION,
+        "jsonpatch.escapeKey" => 1,
         "containsIP" | "containsCIDR" => {
             let own = size(0)?;
             let mut cost = scale(own.saturating_mul(2), TRAVERSAL);
@@ -52,7 +57,7 @@ pub(crate) fn of_call(function: &str, args: &[Value<'_>], meter: &Meter) -> Resu
             Some(list) if list.list_len().is_some() => size(1)?,
             _ => 1,
         },
-        "_==_" | "_!=_" if matches!(first, Some(Value::Library(_))) => 1,
+        "_==_" | "_!=_" if matches!(first, Some(Value::Library(_) | Value::Authorization(_))) => 1,
         "_==_" | "_!=_" => scale(size(0)?.min(size(1)?), TRAVERSAL),
         "_<_" | "_<=_" | "_>_" | "_>=_" if matches!(first, Some(Value::String(_) | Value::Bytes(_))) => {
             scale(size(0)?.min(size(1)?), TRAVERSAL)

@@ -16,17 +16,38 @@ pub(crate) struct Version {
 impl Version {
     /// Parses a version. With `tolerant`, a leading `v`, leading zeros and missing numbers are
     /// accepted.
-    pub(crate) fn parse(text: &str, tolerant: bool) -> Option<Self> {
-        let mut text = text.to_owned();
-        if tolerant {
-            text = normalized(&text);
+    ///
+    /// # Errors
+    /// The message of github.com/blang/semver v4.0.0.
+    pub(crate) fn parse(text: &str, tolerant: bool) -> Result<Self, String> {
+        let normal;
+        let text = if tolerant {
+            normal = normalized(text)?;
+            &*normal
+        } else {
+            text
+        };
+        if text.is_empty() {
+            return Err("Version string empty".to_owned());
         }
-        let (rest, build) = split(&text, '+')?;
-        let (numbers, pre) = split(rest, '-')?;
-        let numbers: Vec<u64> = numbers.split('.').map(number).collect::<Option<_>>()?;
-        let [major, minor, patch] = numbers.as_slice() else { return None };
-        let is_sound = pre.iter().all(|it| !is_number(it) || it == "0" || !it.starts_with('0'));
-        is_sound.then_some(Self { major: *major, minor: *minor, patch: *patch, pre, build })
+        let mut parts = text.splitn(3, '.');
+        let (Some(major), Some(minor), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err("No Major.Minor.Patch elements found".to_owned());
+        };
+        let (major, minor) = (number("Major", major)?, number("Minor", minor)?);
+        let (rest, build) = split(rest, '+');
+        let (patch, pre) = split(rest, '-');
+        let patch = number("Patch", patch)?;
+        for part in &pre {
+            check_part("Prerelease", "prerelease", part)?;
+            if is_number(part) && part.len() > 1 && part.starts_with('0') {
+                return Err(format!("Numeric PreRelease version must not contain leading zeroes {part:?}"));
+            }
+        }
+        for part in &build {
+            check_part("Build meta data", "build meta data", part)?;
+        }
+        Ok(Self { major, minor, patch, pre, build })
     }
 
     /// Returns which version comes first. Builds do not count.
@@ -58,36 +79,55 @@ fn is_number(text: &str) -> bool {
     text.bytes().all(|it| it.is_ascii_digit())
 }
 
-fn number(text: &str) -> Option<u64> {
-    let is_sound = !text.is_empty() && is_number(text) && (text == "0" || !text.starts_with('0'));
-    is_sound.then(|| text.parse().ok())?
+fn number(name: &str, text: &str) -> Result<u64, String> {
+    if !is_number(text) {
+        let name = name.to_lowercase();
+        return Err(format!("Invalid character(s) found in {name} number {text:?}"));
+    }
+    if text.len() > 1 && text.starts_with('0') {
+        return Err(format!("{name} number must not contain leading zeroes {text:?}"));
+    }
+    text.parse().map_err(|_| match text.is_empty() {
+        true => "strconv.ParseUint: parsing \"\": invalid syntax".to_owned(),
+        false => format!("strconv.ParseUint: parsing {text:?}: value out of range"),
+    })
+}
+
+fn check_part(name: &str, place: &str, part: &str) -> Result<(), String> {
+    if part.is_empty() {
+        return Err(format!("{name} is empty"));
+    }
+    match part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        true => Ok(()),
+        false => Err(format!("Invalid character(s) found in {place} {part:?}")),
+    }
 }
 
 /// Splits off the identifiers behind a separator.
-fn split(text: &str, separator: char) -> Option<(&str, Vec<String>)> {
-    let Some((before, after)) = text.split_once(separator) else { return Some((text, Vec::new())) };
-    let fits =
-        |it: &str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    after.split('.').all(fits).then(|| (before, after.split('.').map(str::to_owned).collect()))
+fn split(text: &str, separator: char) -> (&str, Vec<String>) {
+    match text.split_once(separator) {
+        Some((before, after)) => (before, after.split('.').map(str::to_owned).collect()),
+        None => (text, Vec::new()),
+    }
 }
 
-fn normalized(text: &str) -> String {
+/// Completes a version as `semver.ParseTolerant` does.
+fn normalized(text: &str) -> Result<String, String> {
     let text = text.trim();
     let text = text.strip_prefix('v').unwrap_or(text);
-    let end = text.find(['-', '+']).unwrap_or(text.len());
-    let (numbers, rest) = text.split_at(end);
-    let mut parts: Vec<String> = numbers
-        .split('.')
-        .map(|it| {
-            let stripped = it.trim_start_matches('0');
-            if stripped.is_empty() && !it.is_empty() { "0".to_owned() } else { stripped.to_owned() }
-        })
-        .collect();
-    // As in `semver.ParseTolerant`, a version that lacks numbers has nothing behind them.
-    if parts.len() < 3 && rest.is_empty() {
+    let mut parts: Vec<String> = text.splitn(3, '.').map(str::to_owned).collect();
+    for part in parts.iter_mut().filter(|it| it.len() > 1) {
+        let stripped = part.trim_start_matches('0');
+        let zero = if stripped.starts_with(|it: char| it.is_ascii_digit()) { "" } else { "0" };
+        *part = format!("{zero}{stripped}");
+    }
+    if parts.len() < 3 {
+        if parts.last().is_some_and(|it| it.contains(['+', '-'])) {
+            return Err("Short version cannot contain PreRelease/Build meta data".to_owned());
+        }
         parts.resize(3, "0".to_owned());
     }
-    format!("{}{rest}", parts.join("."))
+    Ok(parts.join("."))
 }
 
 impl fmt::Display for Version {
@@ -116,7 +156,7 @@ mod tests {
             assert_eq!(one.precedence(&two), Ordering::Less, "{one} {two}");
         }
         for text in ["1.0", "v1.0.0", "01.0.0", "1.0.0-", "1.0.0-01", "x"] {
-            assert!(Version::parse(text, false).is_none(), "{text}");
+            assert!(Version::parse(text, false).is_err(), "{text}");
         }
         assert_eq!(Version::parse("v01.2", true).unwrap().to_string(), "1.2.0");
         assert_eq!(Version::parse("1.2.3-rc.1+b", false).unwrap().to_string(), "1.2.3-rc.1+b");

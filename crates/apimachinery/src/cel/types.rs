@@ -1,5 +1,6 @@
 //! The types of expressions, as the checker infers them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ pub enum Type {
     Map(Arc<Self>, Arc<Self>),
     /// An object with declared fields.
     Object(Arc<DeclaredType>),
+    /// An object whose fields have types of their own, not those of JSON.
+    Record(Arc<RecordType>),
     /// A value that may be absent.
     Optional(Arc<Self>),
     /// The type of a type.
@@ -46,6 +49,40 @@ pub enum Type {
     Opaque(&'static str),
     /// A type that is not known yet.
     Parameter(u32),
+}
+
+/// A type with a name and with fields, such as that of the variable `request`.
+#[derive(Clone, Debug)]
+pub struct RecordType {
+    name: Arc<str>,
+    /// The types of the fields; `None` if it has every field, of any type.
+    fields: Option<BTreeMap<Arc<str>, Type>>,
+}
+
+impl RecordType {
+    /// Creates a type with these fields.
+    pub fn new<'a>(name: &str, fields: impl IntoIterator<Item = (&'a str, Type)>) -> Self {
+        let fields = fields.into_iter().map(|(name, of)| (Arc::from(name), of));
+        Self { name: name.into(), fields: Some(fields.collect()) }
+    }
+
+    /// Creates a type that has every field, of any type.
+    pub fn dynamic(name: &str) -> Self {
+        Self { name: name.into(), fields: None }
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the type of a field.
+    pub fn field(&self, name: &str) -> Option<Type> {
+        match &self.fields {
+            Some(fields) => fields.get(name).cloned(),
+            None => Some(Type::Dyn),
+        }
+    }
 }
 
 /// The names of the types that are values of an expression, such as the `int` of
@@ -94,9 +131,30 @@ impl Type {
                 key.is_same(other_key) && value.is_same(other_value)
             }
             (Self::Object(one), Self::Object(two)) => Arc::ptr_eq(one, two) || one.name() == two.name(),
+            (Self::Record(one), Self::Record(two)) => one.name == two.name,
             (Self::Opaque(one), Self::Opaque(two)) => one == two,
             (Self::Parameter(one), Self::Parameter(two)) => one == two,
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+
+    /// Creates a type with fields of their own.
+    pub fn record(of: RecordType) -> Self {
+        Self::Record(Arc::new(of))
+    }
+
+    /// Returns the name of the type at run time (`String` of cel-go v0.26.0 common/types/types.go),
+    /// which differs from that in messages of the checker for some types.
+    pub fn runtime_name(&self) -> String {
+        match self {
+            Self::Null => "null_type".to_owned(),
+            Self::Duration => "google.protobuf.Duration".to_owned(),
+            Self::Timestamp => "google.protobuf.Timestamp".to_owned(),
+            Self::List(item) => format!("list({})", item.runtime_name()),
+            Self::Map(key, value) => format!("map({}, {})", key.runtime_name(), value.runtime_name()),
+            Self::Optional(inner) => format!("optional_type({})", inner.runtime_name()),
+            Self::Type(inner) => format!("type({})", inner.runtime_name()),
+            other => other.to_string(),
         }
     }
 
@@ -128,6 +186,7 @@ impl fmt::Display for Type {
             Self::List(item) => write!(f, "list({item})"),
             Self::Map(key, value) => write!(f, "map({key}, {value})"),
             Self::Object(object) => f.write_str(object.name()),
+            Self::Record(record) => f.write_str(record.name()),
             Self::Optional(inner) => write!(f, "optional_type({inner})"),
             Self::Type(inner) => write!(f, "type({inner})"),
             Self::Opaque(name) => f.write_str(name),

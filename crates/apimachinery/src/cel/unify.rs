@@ -70,6 +70,7 @@ impl Substitutions {
                 Type::Null
                     | Type::Opaque(_)
                     | Type::Object(_)
+                    | Type::Record(_)
                     | Type::Optional(_)
                     | Type::Duration
                     | Type::Timestamp

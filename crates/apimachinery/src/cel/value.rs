@@ -13,13 +13,14 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use jiff::Timestamp;
 use serde_json::{Map as JsonObject, Number, Value as Json};
 
+use super::authorization::Authorization;
 use super::declared::{DeclaredType, ObjectShape, Shape, any_type};
 use super::error::EvaluationError;
 use super::meter::Meter;
 use super::moments;
 use super::networks::Cidr;
 use super::semver::Version;
-use super::types::Type;
+use super::types::{RecordType, Type};
 use super::urls::Url;
 use crate::kinds::quantity::Quantity;
 use crate::schema::Topology;
@@ -58,6 +59,21 @@ pub enum Value<'a> {
     Type(Type),
     /// A value of a library.
     Library(LibraryValue),
+    /// An object that the expression has made, such as `Object.spec{replicas: 1}`.
+    Made(Arc<MadeObject<'a>>),
+    /// A value of the authorizer.
+    Authorization(Arc<Authorization<'a>>),
+    /// The variable `variables`, whose fields are computed when they are selected.
+    Lazy,
+}
+
+/// An object of a named type that an expression has made.
+#[derive(Clone, Debug)]
+pub struct MadeObject<'a> {
+    /// The name of the type.
+    pub name: Arc<str>,
+    /// The fields that are set.
+    pub fields: BTreeMap<Arc<str>, Value<'a>>,
 }
 
 /// A value of a library, which functions read and no JSON can express.
@@ -277,6 +293,9 @@ impl<'a> Value<'a> {
             Self::Json(_) => Type::Map(Arc::new(Type::Dyn), Arc::new(Type::Dyn)),
             Self::Optional(_) => Type::Dyn.optional(),
             Self::Type(_) => Type::Type(Arc::new(Type::Dyn)),
+            Self::Made(it) => Type::record(RecordType::dynamic(&it.name)),
+            Self::Authorization(it) => it.type_of(),
+            Self::Lazy => Type::record(RecordType::new("kubernetes.variables", [])),
             Self::Library(it) => Type::Opaque(match &it.0 {
                 Library::Url(_) => "kubernetes.URL",
                 Library::Ip(_) => "net.IP",
@@ -360,6 +379,10 @@ impl<'a> Value<'a> {
                 (Json::Object(_), _) => Ok(None),
                 _ => Err(EvaluationError::no_such_overload()),
             },
+            Self::Made(it) => match key {
+                Value::String(key) => Ok(it.fields.get(&**key).cloned()),
+                _ => Err(EvaluationError::no_such_overload()),
+            },
             _ => Err(EvaluationError::no_such_overload()),
         }
     }
@@ -396,7 +419,17 @@ impl<'a> Value<'a> {
             }
             Self::Json(it) => it.json.clone(),
             Self::Optional(Some(inner)) => inner.to_json()?,
-            Self::Type(of) => return Err(EvaluationError::failed(format!("type {of} is no value of JSON"))),
+            Self::Made(made) => {
+                let mut object = JsonObject::new();
+                for (name, value) in &made.fields {
+                    object.insert(name.to_string(), value.to_json()?);
+                }
+                Json::Object(object)
+            }
+            Self::Type(_) | Self::Authorization(_) | Self::Lazy => {
+                let of = self.type_of();
+                return Err(EvaluationError::failed(format!("type {of} is no value of JSON")));
+            }
             Self::Library(it) => Json::String(it.to_string()),
         })
     }
@@ -512,6 +545,18 @@ pub(crate) fn equal(one: &Value<'_>, two: &Value<'_>, meter: &Meter) -> Result<b
             (Library::Format(one), Library::Format(two)) => one == two,
             _ => false,
         },
+        (Value::Made(one), Value::Made(two)) => {
+            if one.name != two.name || one.fields.len() != two.fields.len() {
+                return Ok(false);
+            }
+            for (name, value) in &one.fields {
+                let Some(other) = two.fields.get(name) else { return Ok(false) };
+                if !equal(value, other, meter)? {
+                    return Ok(false);
+                }
+            }
+            true
+        }
         _ if number_order(one, two).is_some() => number_order(one, two) == Some(Ordering::Equal),
         _ if one.list_len().is_some() && two.list_len().is_some() => equal_lists(one, two, meter)?,
         _ if one.map_len().is_some() && two.map_len().is_some() => equal_maps(one, two, meter)?,

@@ -53,6 +53,9 @@ pub mod defaults;
 
 use serde_json::{Map, Value};
 
+pub use self::admissionregistration::admission_policy::{
+    MUTATING_BINDING, MUTATING_POLICY, VALIDATING_BINDING, VALIDATING_POLICY,
+};
 pub use self::admissionregistration::webhook_configuration::{
     MUTATING as MUTATING_WEBHOOKS, VALIDATING as VALIDATING_WEBHOOKS,
 };

@@ -96,9 +96,6 @@ pub struct KindRules {
     pub accounting: Accounting,
     /// The question that its objects ask, for kinds that are answered and never stored.
     pub review: Option<Review>,
-    /// The plural of the kind that an object needs to have an effect: for an admission policy that
-    /// of its bindings, for a binding that of its policy.
-    pub counterpart: Option<&'static str>,
 }
 
 /// The rules that most kinds have. Kinds without an entry in the index have exactly these.
@@ -136,7 +133,6 @@ pub(crate) const COMMON: KindRules = KindRules {
     storage_version: None,
     accounting: Accounting::Counted,
     review: None,
-    counterpart: None,
 };
 
 /// The objects of a kind that cannot be deleted.

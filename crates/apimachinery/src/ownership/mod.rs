@@ -25,6 +25,7 @@ mod check;
 mod stated;
 mod compare;
 mod merge;
+mod configuration;
 mod pruning;
 mod managed;
 mod scale;
@@ -41,6 +42,7 @@ use crate::schema::{Definitions, Schema};
 
 pub use apply::apply;
 pub use compare::{Comparison, compare};
+pub use configuration::merge_configuration;
 pub use element::{BadElement, Datum, Element};
 pub use field_set::{BadFields, FieldSet, Path};
 pub use managed::keep_times_if_unchanged;

@@ -43,23 +43,40 @@ const MAX_MEASURED_VALUES: usize = 10_000_000;
 /// each of many operations at the front of a long list would move all of it.
 const MAX_SHIFTED_ITEMS: usize = 100_000_000;
 
+/// The operation that failed a patch.
+#[derive(Debug)]
+pub(super) struct Failed<'a> {
+    /// The operation; `None` if the patch exceeds a limit.
+    pub(super) operation: Option<&'a Value>,
+    /// The document as the operations before have left it, or as the failed one has.
+    pub(super) document: Value,
+}
+
 /// Applies the operations in order. All or nothing: the first operation that does not apply fails
 /// the patch.
 pub(super) fn apply(original: &Value, operations: &[Value]) -> Result<Value, ApiError> {
+    apply_all(original, operations).map_err(|_| rejected())
+}
+
+/// Applies the operations like [`apply`], and returns the one that fails.
+pub(super) fn apply_all<'a>(original: &Value, operations: &'a [Value]) -> Result<Value, Failed<'a>> {
     let mut document = original.clone();
     let (mut copied, mut shifted) = (0, 0);
     // An upper bound of the depth, measured exactly only when it exceeds the limit.
     let mut measured = 0;
     let mut depth = measure(original, &mut measured);
     for operation in operations {
-        let operation = Operation(operation.as_object().ok_or_else(rejected)?);
-        operation.run(&mut document, &mut copied, &mut shifted).ok_or_else(rejected)?;
-        depth = depth.max(operation.depth_after(depth));
+        let parts = operation.as_object().map(Operation);
+        let Some(parts) = parts.filter(|it| it.run(&mut document, &mut copied, &mut shifted).is_some())
+        else {
+            return Err(Failed { operation: Some(operation), document });
+        };
+        depth = depth.max(parts.depth_after(depth));
         if depth > depth::TEXT {
             depth = measure(&document, &mut measured);
         }
         if depth > depth::TEXT || measured > MAX_MEASURED_VALUES || shifted > MAX_SHIFTED_ITEMS {
-            return Err(rejected());
+            return Err(Failed { operation: None, document });
         }
     }
     Ok(document)
@@ -194,7 +211,7 @@ fn get<'a>(document: &'a mut Value, path: &str) -> Option<&'a Value> {
 }
 
 /// Returns the list or object that contains the target of a path, and the last segment of the path.
-fn parent<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
+pub(super) fn parent<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
     let mut parts = path.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~"));
     let mut key = parts.next()?;
     let mut container = document;

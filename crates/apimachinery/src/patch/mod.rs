@@ -12,6 +12,7 @@ mod go_format;
 mod unstructured;
 mod syntax;
 mod json;
+mod explained;
 mod merge;
 mod schema_node;
 mod list;
@@ -164,6 +165,28 @@ impl Patch {
             return Err(ApiError::invalid("", "", "", &[problem]));
         }
         Ok(patched)
+    }
+
+    /// Applies a JSON patch to an object, as policies do: a patch whose `test` fails changes
+    /// nothing, and the error has the reason.
+    ///
+    /// # Errors
+    /// The reason why an operation does not apply.
+    pub fn apply_operations(
+        &self,
+        original: &Value,
+        schema: &Schema,
+        definitions: &dyn Definitions,
+    ) -> Result<Value, String> {
+        if let Body::Operations(operations) = &self.body
+            && let Err(failed) = json::apply_all(original, operations)
+        {
+            return match explained::explain(failed) {
+                explained::Reason::TestFailed => Ok(original.clone()),
+                explained::Reason::Message(why) => Err(format!("JSON Patch: {why}")),
+            };
+        }
+        self.apply(original, schema, definitions).map_err(|it| it.0.message)
     }
 
     /// Creates a 422: the patch applied, but its result, given as JSON, cannot be decoded. `why` is

@@ -60,10 +60,18 @@ impl<'a> AdmissionAttributes<'a> {
     }
 
     /// Returns the name of the object; empty if it has none yet.
-    fn name(&self, object: Option<&Value>) -> String {
+    pub(super) fn name(&self, object: Option<&Value>) -> String {
         match self.place.name {
             "" => text(object.or(self.old).unwrap_or(&Value::Null), "/metadata/name").to_owned(),
             name => name.to_owned(),
+        }
+    }
+
+    /// Returns the namespace of the request. That of a namespace is its own name.
+    pub(super) fn namespace(&self) -> Option<&'a str> {
+        match self.place.kind.is(&NAMESPACE) {
+            true => Some(self.place.name).filter(|it| !it.is_empty()).or(self.place.namespace),
+            false => self.place.namespace,
         }
     }
 
@@ -107,7 +115,7 @@ impl<'a> AdmissionAttributes<'a> {
     }
 
     /// Returns the fields of a request other than its objects.
-    fn attributes(&self, uid: &str, kind: &Kind, object: Option<&Value>) -> Value {
+    pub(super) fn attributes(&self, uid: &str, kind: &Kind, object: Option<&Value>) -> Value {
         let (gvk, plain) = (self.gvk(kind), self.gvk(self.place.kind));
         let mut attributes = json!({
             "uid": uid,

@@ -1,18 +1,14 @@
-//! Admission by webhooks, which may change an object before it is written, and may reject the
-//! write.
+//! Admission by policies and webhooks, which may change an object before it is written, and may
+//! reject the write.
 //!
 //! ```text
-//! own ─► mutate (one webhook after the other) ─► the rules of the kind ─► approve (all at once) ─► commit
+//! own ─► mutate (policies, then one webhook after the other; both again if the object changes)
+//!     ─► the rules of the kind ─► approve (policies, then all webhooks at once) ─► commit
 //! ```
 //!
-//! `configured_webhooks.rs` decides which webhooks see a write.
-//!
-//! `matchConditions` are CEL, which this server does not evaluate: such a webhook is called for
-//! every request that its rules and selectors match, as if all its conditions were true. It may see
-//! requests that its conditions would exclude, but no request bypasses it. The client that stores
-//! such a configuration gets a warning.
+//! `configured_webhooks.rs` decides which webhooks see a write, `admission_policies.rs` which
+//! policies do.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -20,14 +16,18 @@ use serde_json::Value;
 
 use super::Cluster;
 use super::admission_attributes::{AdmissionAttributes, SeenObjects};
+use super::admission_policies::AdmissionPolicies;
 use super::configured_webhooks::ConfiguredWebhooks;
 use super::conversion::{Conversion, size};
 use super::decode::{AFTER_MUTATION, check_type, dedup_owner_references, settle};
+use super::mutating_policies::Reinvocation;
+use super::request_authorizer::RequestAuthorizer;
 use super::webhook_cache::MatchedWebhook;
 use super::webhook_calls::WebhookCalls;
 use super::write::Write;
 use crate::ApiError;
 use crate::admission_plugin::{AdmissionPlugin, EnabledPlugins};
+use crate::admission_policy::PolicyInput;
 use crate::kinds::json_access::{at, number, text};
 use crate::patch::{Patch, PatchKind};
 use crate::plain_json;
@@ -44,9 +44,10 @@ const REVIEWS_IN_MEMORY: usize = 16 * 1024 * 1024;
 const LEAST_CALLS: usize = 4;
 const MOST_CALLS: usize = 256;
 
-/// The admission of writes by webhooks.
+/// The admission of writes by policies and webhooks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdmissionWebhooks<'a> {
+    policies: AdmissionPolicies<'a>,
     configured: ConfiguredWebhooks<'a>,
     /// Webhooks may see objects in another version than that of the request.
     conversion: Conversion<'a>,
@@ -56,9 +57,10 @@ pub(super) struct AdmissionWebhooks<'a> {
 }
 
 impl Cluster {
-    /// Returns the admission of writes by webhooks.
+    /// Returns the admission of writes by policies and webhooks.
     pub(super) fn webhooks(&self) -> AdmissionWebhooks<'_> {
         AdmissionWebhooks {
+            policies: AdmissionPolicies::of(self),
             configured: ConfiguredWebhooks::of(self),
             conversion: self.conversion(),
             calls: WebhookCalls::of(self),
@@ -68,7 +70,7 @@ impl Cluster {
 }
 
 impl Write<'_> {
-    /// The third stage of a write: calls the mutating webhooks.
+    /// The third stage of a write: applies the mutating policies and calls the mutating webhooks.
     ///
     /// # Errors
     /// Those of [`AdmissionWebhooks::mutate`].
@@ -81,7 +83,8 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// The sixth stage of a write: calls the validating webhooks.
+    /// The sixth stage of a write: evaluates the validating policies and calls the validating
+    /// webhooks.
     ///
     /// # Errors
     /// Those of [`AdmissionWebhooks::mutate`].
@@ -93,35 +96,46 @@ impl Write<'_> {
 }
 
 impl AdmissionWebhooks<'_> {
-    /// Returns true if any webhooks are configured.
+    /// Returns true if any webhooks are configured, or any policies have bindings.
     pub(super) fn are_configured(&self) -> bool {
-        self.configured.any()
+        self.configured.any() || self.policies.any()
     }
 
-    /// Calls the mutating webhooks, which may change an object before the rules of its kind are
-    /// applied. Returns their warnings.
+    /// Applies the mutating policies and calls the mutating webhooks, which may change an object
+    /// before the rules of its kind are applied. Returns their warnings.
     ///
     /// # Errors
-    /// The denial of a webhook; 500 if a webhook with `failurePolicy: Fail` does not respond.
+    /// The denial of a policy or a webhook; 500 if a webhook with `failurePolicy: Fail` does not
+    /// respond.
     pub(super) async fn mutate(
         &self,
         asked: &AdmissionAttributes<'_>,
         object: &mut Option<Value>,
     ) -> Result<Vec<String>, ApiError> {
         let mut warnings = Vec::new();
-        if !self.plugins.has(AdmissionPlugin::MutatingAdmissionWebhook) {
-            return Ok(warnings);
-        }
+        let mut round = Reinvocation::default();
+        let is_applied = self.apply_policies(asked, object, &mut round).await?;
         let mut changes = 0_usize;
         // The webhooks that may be called again, with the number of changes up to their call.
         let mut called = Vec::new();
-        let hooks = self.configured.mutating(asked);
-        for hook in hooks.iter() {
+        let is_on = self.plugins.has(AdmissionPlugin::MutatingAdmissionWebhook);
+        let hooks = is_on.then(|| self.configured.mutating(asked));
+        for hook in hooks.iter().flat_map(|it| it.iter()) {
             let changed = self.mutate_by(hook, asked, object, &mut warnings).await?;
             changes = changes.saturating_add(usize::from(changed));
             if text(&hook.webhook, "/reinvocationPolicy") == "IfNeeded" {
                 called.push((hook, changes));
             }
+        }
+        // All are applied again if one has changed the object. Policies come before webhooks, so
+        // the changes of a webhook are those since the policies were applied.
+        if is_applied || changes > 0 {
+            round.begin_second(changes > 0);
+            // A copy of the object, which only webhooks that are called again need.
+            let before = (!called.is_empty()).then(|| object.clone());
+            self.apply_policies(asked, object, &mut round).await?;
+            let is_changed = before.is_some_and(|before| before != *object);
+            changes = changes.saturating_add(usize::from(is_changed));
         }
         // Called again if later webhooks have changed the object, also if the changes cancel out
         // (k8s.io/apiserver v0.36.4 pkg/admission/plugin/webhook/mutating/reinvocationcontext.go).
@@ -135,8 +149,22 @@ impl AdmissionWebhooks<'_> {
         Ok(warnings)
     }
 
-    /// Calls the validating webhooks for an object that is ready to be stored, or about to be
-    /// deleted. Returns their warnings.
+    /// Applies the mutating policies, unless their plugin is off. Returns true if one has changed
+    /// the object.
+    async fn apply_policies(
+        &self,
+        asked: &AdmissionAttributes<'_>,
+        object: &mut Option<Value>,
+        round: &mut Reinvocation,
+    ) -> Result<bool, ApiError> {
+        if !self.plugins.has(AdmissionPlugin::MutatingAdmissionPolicy) {
+            return Ok(false);
+        }
+        self.policies.mutate(asked, object, round).await
+    }
+
+    /// Evaluates the validating policies and calls the validating webhooks for an object that is
+    /// ready to be stored, or about to be deleted. Returns their warnings.
     ///
     /// # Errors
     /// Those of [`Self::mutate`].
@@ -145,12 +173,16 @@ impl AdmissionWebhooks<'_> {
         asked: &AdmissionAttributes<'_>,
         object: Option<&Value>,
     ) -> Result<Vec<String>, ApiError> {
+        let mut warnings = Vec::new();
+        if self.plugins.has(AdmissionPlugin::ValidatingAdmissionPolicy) {
+            self.policies.validate(asked, object, &mut warnings).await?;
+        }
         if !self.plugins.has(AdmissionPlugin::ValidatingAdmissionWebhook) {
-            return Ok(Vec::new());
+            return Ok(warnings);
         }
         let hooks = self.configured.validating(asked);
         if hooks.is_empty() {
-            return Ok(Vec::new());
+            return Ok(warnings);
         }
         let review = [object, asked.old].into_iter().flatten().map(size).fold(1, usize::saturating_add);
         let at_a_time = REVIEWS_IN_MEMORY.checked_div(review).unwrap_or(1).clamp(LEAST_CALLS, MOST_CALLS);
@@ -164,7 +196,8 @@ impl AdmissionWebhooks<'_> {
         let mut verdicts: Vec<_> = stream::iter(calls).buffer_unordered(at_a_time).collect().await;
         verdicts.sort_by_key(|(index, _)| *index);
         let verdicts: Result<Vec<_>, _> = verdicts.into_iter().map(|(_, verdict)| verdict).collect();
-        Ok(verdicts?.concat())
+        warnings.extend(verdicts?.into_iter().flatten());
+        Ok(warnings)
     }
 
     /// Calls one mutating webhook and applies its patch. Returns true if that changed the object.
@@ -201,7 +234,8 @@ impl AdmissionWebhooks<'_> {
     }
 
     /// Calls one webhook. Returns its verdict with the objects that it has seen, or `None` if its
-    /// selectors do not match, or if it does not respond and has `failurePolicy: Ignore`.
+    /// selectors or conditions do not match, or if it does not respond and has
+    /// `failurePolicy: Ignore`.
     async fn ask<'a>(
         &self,
         hook: &MatchedWebhook,
@@ -213,18 +247,21 @@ impl AdmissionWebhooks<'_> {
         if !self.configured.selects(webhook, asked, object) {
             return Ok(None);
         }
+        // A failure to convert is an error in spite of the failure policy, as in k8s.io/apiserver
+        // v0.36.4 pkg/admission/plugin/webhook/mutating/dispatcher.go.
+        let kind = hook.kind.as_deref().unwrap_or(asked.place.kind);
+        let seen = SeenObjects {
+            object: self.conversion.seen_by(kind, asked, object).await?,
+            old: self.conversion.seen_by(kind, asked, asked.old).await?,
+        };
+        if !self.meets_conditions(hook, kind, asked, &seen)? {
+            return Ok(None);
+        }
         if asked.writer.dry_run && !matches!(text(webhook, "/sideEffects"), "None" | "NoneOnDryRun") {
             return Err(ApiError::bad_request(format!(
                 "admission webhook {name:?} does not support dry run"
             )));
         }
-        // A failure to convert is an error in spite of the failure policy, as in k8s.io/apiserver
-        // v0.36.4 pkg/admission/plugin/webhook/mutating/dispatcher.go.
-        let kind = hook.kind.as_deref().unwrap_or(asked.place.kind);
-        let seen = SeenObjects {
-            object: self.seen_by(kind, asked, object).await?,
-            old: self.seen_by(kind, asked, asked.old).await?,
-        };
         match self.call_webhook(hook, asked, &seen, purpose).await {
             Ok(verdict) if verdict.allowed => Ok(Some((verdict, seen))),
             Ok(verdict) => Err(review::denied(name, verdict.status.as_ref())),
@@ -236,19 +273,34 @@ impl AdmissionWebhooks<'_> {
         }
     }
 
-    /// Converts an object of the request to the version in which a webhook sees it.
-    async fn seen_by<'a>(
+    /// Returns true if the match conditions of a webhook do not exclude a request.
+    ///
+    /// # Errors
+    /// 403 if a condition fails and the failure policy does not ignore that.
+    fn meets_conditions(
         &self,
+        hook: &MatchedWebhook,
         kind: &Kind,
         asked: &AdmissionAttributes<'_>,
-        object: Option<&'a Value>,
-    ) -> Result<Option<Cow<'a, Value>>, ApiError> {
-        match object {
-            Some(object) if asked.differs_in(kind) => {
-                Ok(Some(Cow::Owned(self.conversion.between(asked.place.kind, kind, object).await?)))
-            }
-            same => Ok(same.map(Cow::Borrowed)),
+        seen: &SeenObjects<'_>,
+    ) -> Result<bool, ApiError> {
+        let conditions = hook.webhook.conditions();
+        if conditions.is_empty() {
+            return Ok(true);
         }
+        let object = seen.object.as_deref();
+        let input = PolicyInput {
+            object,
+            old_object: seen.old.as_deref(),
+            params: None,
+            request: &asked.attributes("", kind, object),
+            namespace: None,
+            authorizer: &RequestAuthorizer::new(self.policies.cluster, &asked.writer.user),
+        };
+        conditions.matches(&input).map_err(|why| {
+            let def = &asked.place.kind.def;
+            ApiError::forbidden(&def.group, &def.plural, &asked.name(object), &why)
+        })
     }
 
     async fn call_webhook(

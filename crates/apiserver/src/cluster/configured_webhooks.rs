@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Cluster;
 use super::admission_attributes::AdmissionAttributes;
 use super::selector::selects;
-use super::webhook_cache::{MatchedWebhook, WebhookCache, WebhookCaches};
+use super::webhook_cache::{ConfiguredWebhook, MatchedWebhook, WebhookCache, WebhookCaches};
 use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::{at, text};
 use crate::registry::{Catalog, Kind, Registry};
@@ -92,7 +92,7 @@ impl<'a> ConfiguredWebhooks<'a> {
             return Arc::default();
         }
         let catalog = self.registry.catalog();
-        let matches = |it: &Arc<Value>| match_rules(&catalog, it, asked);
+        let matches = |it: &Arc<ConfiguredWebhook>| match_rules(&catalog, it, asked);
         cache.get(self.store, configurations).matching(&catalog, &asked.subject(asked.place.kind), matches)
     }
 
@@ -126,7 +126,7 @@ impl<'a> ConfiguredWebhooks<'a> {
 /// `Exact`, in another one.
 fn match_rules(
     catalog: &Catalog,
-    webhook: &Arc<Value>,
+    webhook: &Arc<ConfiguredWebhook>,
     asked: &AdmissionAttributes<'_>,
 ) -> Option<MatchedWebhook> {
     let plain = asked.place.kind;

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::Cluster;
 use super::charges::Charges;
+use super::policy_cache::PolicyCaches;
 use super::webhook_cache::WebhookCaches;
 use crate::authorization::Authorizer;
 use crate::health::BackgroundHealth;
@@ -29,6 +30,7 @@ impl Cluster {
             background: BackgroundHealth::default(),
             connections: Connections::default(),
             webhook_caches: WebhookCaches::default(),
+            policy_caches: PolicyCaches::default(),
         };
         copy.definitions().refresh();
         copy

@@ -9,6 +9,7 @@ use dogwatch_core::ObjectKey;
 
 use super::addresses::Addresses;
 use super::charges::Charges;
+use super::policy_cache::PolicyCaches;
 use super::service_network::ServiceNetwork;
 use super::signing_key::ServiceAccountKeys;
 use super::source::Source;
@@ -39,6 +40,7 @@ pub struct Cluster {
     /// The connections to webhooks.
     pub(super) connections: Connections,
     pub(super) webhook_caches: WebhookCaches,
+    pub(super) policy_caches: PolicyCaches,
 }
 
 impl Cluster {
@@ -67,6 +69,7 @@ impl Cluster {
             background: BackgroundHealth::default(),
             connections: Connections::default(),
             webhook_caches: WebhookCaches::default(),
+            policy_caches: PolicyCaches::default(),
         }
     }
 

@@ -1,13 +1,19 @@
 //! The fifth stage of a write: rejects an object that breaks the rules of its kind.
 
+use serde_json::Value;
+
 use super::signers::certificate_problem;
 use super::write::Write;
+use crate::admission_policy::check;
 use crate::custom;
 use crate::kinds::core::pod;
 use crate::kinds::json_access::text;
 use crate::kinds::signing;
 use crate::kinds::validate;
-use crate::kinds::{DEFINITION, SIGNING_REQUEST};
+use crate::kinds::{
+    DEFINITION, MUTATING_BINDING, MUTATING_POLICY, MUTATING_WEBHOOKS, SIGNING_REQUEST, VALIDATING_BINDING,
+    VALIDATING_POLICY, VALIDATING_WEBHOOKS,
+};
 use crate::ownership;
 use crate::protobuf;
 use crate::{ApiError, FieldError, FieldErrorKind, FieldErrors};
@@ -20,7 +26,11 @@ impl Write<'_> {
     pub(super) fn validate(&mut self) -> Result<(), ApiError> {
         let kind = self.place.kind;
         let is_custom = kind.custom_version().is_some();
-        let problems = if is_custom { self.problems_of_custom() } else { self.problems_of_builtin() };
+        let mut problems = if is_custom { self.problems_of_custom() } else { self.problems_of_builtin() };
+        // Only an object that is well formed names parameters.
+        if problems.is_empty() && self.place.part.is_empty() {
+            problems.extend(self.problem_of_params());
+        }
         if !problems.is_empty() {
             let name = if self.base.is_some() { self.place.name } else { text(&self.new, "/metadata/name") };
             return Err(kind.invalid(name, &problems));
@@ -63,10 +73,30 @@ impl Write<'_> {
         }
     }
 
+    /// Returns the problems of a policy, a binding or a webhook configuration: its expressions must
+    /// compile.
+    fn problems_of_admission(&self, old: Option<&Value>) -> FieldErrors {
+        let (kind, new) = (self.place.kind, &self.new);
+        if kind.is(&VALIDATING_POLICY) {
+            check::validating_policy(new, old)
+        } else if kind.is(&MUTATING_POLICY) {
+            check::mutating_policy(new, old)
+        } else if kind.is(&VALIDATING_BINDING) {
+            check::validating_binding(new)
+        } else if kind.is(&MUTATING_BINDING) {
+            check::mutating_binding(new)
+        } else if kind.is(&VALIDATING_WEBHOOKS) || kind.is(&MUTATING_WEBHOOKS) {
+            check::webhook_configuration(new, old)
+        } else {
+            FieldErrors::new()
+        }
+    }
+
     fn problems_of_builtin(&self) -> FieldErrors {
         let (kind, new) = (self.place.kind, &self.new);
         let Some(base) = self.base else {
             let mut problems = validate::create(kind.rules, kind.def.namespaced, new);
+            problems.append(self.problems_of_admission(None));
             if kind.is(&DEFINITION) {
                 let more = custom::check::check_create(new);
                 let more: Vec<_> = more.into_iter().filter(|it| !problems.contains(it)).collect();
@@ -107,6 +137,7 @@ impl Write<'_> {
             part @ ("ephemeralcontainers" | "resize") => pod::update_part(part, new, old),
             _ => {
                 let mut problems = validate::update(kind.rules, new, old);
+                problems.append(self.problems_of_admission(Some(old)));
                 if kind.is(&DEFINITION) {
                     problems.append(custom::check::check_update(new, old));
                 }

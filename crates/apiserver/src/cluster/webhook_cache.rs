@@ -8,13 +8,15 @@
 //! count for each object.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Weak};
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use dogwatch_core::ObjectKey;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::admission_policy::MatchConditions;
 use crate::registry::{Catalog, Kind};
 use crate::store::{CollectionName, Encoded, Store};
 use crate::webhook::rules::Subject;
@@ -53,7 +55,7 @@ pub(super) struct ParsedConfigurations {
 struct ParsedConfiguration {
     stored: Arc<Encoded>,
     /// `None` if the configurations are too large to be kept.
-    webhooks: Option<Arc<[Arc<Value>]>>,
+    webhooks: Option<Arc<[Arc<ConfiguredWebhook>]>>,
 }
 
 /// The webhooks that match requests, for the kinds of one catalog.
@@ -77,11 +79,33 @@ struct OwnedSubject {
     namespaced: bool,
 }
 
+/// A webhook as its configuration describes it, with its compiled match conditions.
+#[derive(Debug)]
+pub(super) struct ConfiguredWebhook {
+    value: Value,
+    conditions: OnceLock<MatchConditions>,
+}
+
+impl ConfiguredWebhook {
+    /// Returns the match conditions, which are compiled at the first call.
+    pub(super) fn conditions(&self) -> &MatchConditions {
+        self.conditions.get_or_init(|| MatchConditions::of_webhook(&self.value))
+    }
+}
+
+impl Deref for ConfiguredWebhook {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.value
+    }
+}
+
 /// A webhook whose rules match a write.
 #[derive(Clone, Debug)]
 pub(super) struct MatchedWebhook {
     /// The webhook as its configuration describes it.
-    pub(super) webhook: Arc<Value>,
+    pub(super) webhook: Arc<ConfiguredWebhook>,
     /// The version in which the webhook sees the object, if it is another than that of the request.
     pub(super) kind: Option<Arc<Kind>>,
 }
@@ -133,7 +157,7 @@ impl ParsedConfigurations {
         &self,
         catalog: &Arc<Catalog>,
         subject: &Subject<'_>,
-        matches: impl Fn(&Arc<Value>) -> Option<MatchedWebhook>,
+        matches: impl Fn(&Arc<ConfiguredWebhook>) -> Option<MatchedWebhook>,
     ) -> Arc<[MatchedWebhook]> {
         if self.configurations.is_empty() {
             return Arc::default();
@@ -158,10 +182,13 @@ impl ParsedConfigurations {
     }
 }
 
-fn webhooks_of(configuration: &Encoded) -> Arc<[Arc<Value>]> {
+fn webhooks_of(configuration: &Encoded) -> Arc<[Arc<ConfiguredWebhook>]> {
     let mut configuration = configuration.to_value();
     match configuration.get_mut("webhooks").map(Value::take) {
-        Some(Value::Array(webhooks)) => webhooks.into_iter().map(Arc::new).collect(),
+        Some(Value::Array(webhooks)) => {
+            let parsed = |value| Arc::new(ConfiguredWebhook { value, conditions: OnceLock::new() });
+            webhooks.into_iter().map(parsed).collect()
+        }
         _ => Arc::default(),
     }
 }
@@ -228,22 +255,24 @@ mod tests {
         let catalog = Arc::new(Catalog::default());
         let seen = || {
             let all = cache.get(&store, &"configurations".into());
-            let matches = |it: &Arc<Value>| Some(MatchedWebhook { webhook: Arc::clone(it), kind: None });
+            let matches =
+                |it: &Arc<ConfiguredWebhook>| Some(MatchedWebhook { webhook: Arc::clone(it), kind: None });
             let found = all.matching(&catalog, &SUBJECT, matches);
             found.iter().map(|it| Arc::clone(&it.webhook)).collect::<Vec<_>>()
         };
         write(&store, "a", Expect::Absent, Some(json!(["a1"])));
         write(&store, "b", Expect::Absent, Some(json!(["b".repeat(MAX_PARSED)])));
         let (first, second) = (seen(), seen());
-        assert_eq!(first, second);
-        assert_eq!(first[0], json!("a1").into());
+        let values = |it: &[Arc<ConfiguredWebhook>]| it.iter().map(|it| (***it).clone()).collect::<Vec<_>>();
+        assert_eq!(values(&first), values(&second));
+        assert_eq!(values(&first)[0], json!("a1"));
         assert!(Arc::ptr_eq(&first[0], &second[0]) && !Arc::ptr_eq(&first[1], &second[1]));
         // Requests that none of them matches are remembered all the same.
         let all = cache.get(&store, &"configurations".into());
         let calls = Cell::new(0);
-        let small = |it: &Arc<Value>| {
+        let small = |it: &Arc<ConfiguredWebhook>| {
             calls.set(calls.get() + 1);
-            (**it == json!("a1")).then(|| MatchedWebhook { webhook: Arc::clone(it), kind: None })
+            (***it == json!("a1")).then(|| MatchedWebhook { webhook: Arc::clone(it), kind: None })
         };
         let other = Subject { resource: "services", ..SUBJECT };
         for _ in 0..3 {
@@ -258,7 +287,8 @@ mod tests {
         let catalog = Arc::new(Catalog::default());
         let seen = || {
             let all = cache.get(&store, &"configurations".into());
-            let matches = |it: &Arc<Value>| Some(MatchedWebhook { webhook: Arc::clone(it), kind: None });
+            let matches =
+                |it: &Arc<ConfiguredWebhook>| Some(MatchedWebhook { webhook: Arc::clone(it), kind: None });
             all.matching(&catalog, &SUBJECT, matches)
                 .iter()
                 .map(|it| Arc::clone(&it.webhook))
@@ -267,17 +297,17 @@ mod tests {
         assert!(seen().is_empty());
         let b = write(&store, "b", Expect::Absent, Some(json!(["b1"])));
         let first = seen();
-        assert_eq!(first.iter().map(|it| &**it).collect::<Vec<_>>(), [&json!("b1")]);
+        assert_eq!(first.iter().map(|it| &***it).collect::<Vec<_>>(), [&json!("b1")]);
         let a = write(&store, "a", Expect::Absent, Some(json!(["a1", "a2"])));
         let second = seen();
         assert_eq!(
-            second.iter().map(|it| &**it).collect::<Vec<_>>(),
+            second.iter().map(|it| &***it).collect::<Vec<_>>(),
             [&json!("a1"), &json!("a2"), &json!("b1")]
         );
         assert!(Arc::ptr_eq(&first[0], &second[2]), "it has not changed");
         write(&store, "b", Expect::At(b.version()), Some(json!(["b2"])));
         write(&store, "a", Expect::At(a.version()), None);
-        assert_eq!(seen().iter().map(|it| &**it).collect::<Vec<_>>(), [&json!("b2")]);
+        assert_eq!(seen().iter().map(|it| &***it).collect::<Vec<_>>(), [&json!("b2")]);
         assert_eq!(cache.current.load().configurations.len(), 1, "a removed configuration is not kept");
     }
 

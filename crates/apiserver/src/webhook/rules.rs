@@ -26,7 +26,8 @@ pub(crate) fn wants(webhook: &Value, subject: &Subject<'_>) -> bool {
     items(webhook, "/rules").iter().any(|it| covers(it, subject))
 }
 
-fn covers(rule: &Value, subject: &Subject<'_>) -> bool {
+/// Returns true if a rule matches.
+pub(crate) fn covers(rule: &Value, subject: &Subject<'_>) -> bool {
     let names = |field: &str, value: &str| items(rule, field).iter().any(|it| it == "*" || it == value);
     let scope = match text(rule, "/scope") {
         "Namespaced" => subject.namespaced,

@@ -5,11 +5,11 @@ use std::path::Path;
 
 /// The differences from a Kubernetes API server that users would not expect, printed once at the
 /// start.
-const NOT_ENFORCED: &str = "not enforced: admission policies; see `dogwatch serve --help`";
+const NOT_ENFORCED: &str = "not enforced: priority and fairness; see `dogwatch serve --help`";
 
 /// The same for a server without authorization.
 const NOT_AUTHORIZED: &str = "not enforced: roles (every caller may do everything, unless --authorization-mode RBAC), \
-                              admission policies; see `dogwatch serve --help`";
+                              priority and fairness; see `dogwatch serve --help`";
 
 /// The settings of a server that a user should know of.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ impl Banner<'_> {
         }
         let roles = if self.rbac { ", roles (RBAC)" } else { "" };
         lines.push(format!(
-            "enforced:     schemas, validation, webhooks, pod security, quotas, limit ranges{roles}"
+            "enforced:     schemas, policies, webhooks, pod security, quotas, limit ranges{roles}"
         ));
         lines.push(not_enforced(self.rbac).to_owned());
         lines.push(format!("simulated:    {}", self.simulation()));
@@ -176,7 +176,7 @@ mod tests {
             (
                 true,
                 Simulated::Nodes,
-                ["roles (RBAC)\n", "not enforced: admission policies", "no container runs\n"],
+                ["roles (RBAC)\n", "not enforced: pod security levels", "no container runs\n"],
             ),
         ] {
             let lines = Banner { rbac, simulated, ..PLAIN }.lines();

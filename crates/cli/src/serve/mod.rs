@@ -29,10 +29,10 @@ stdout, `ready URL`, when it is ready; Ctrl-C and SIGTERM stop it. On a
 terminal, stderr has a few lines about what to type next. With -v it logs
 every request there.
 
-Enforced: schemas with their CEL rules, admission webhooks, quotas, limit ranges
-and the Pod Security Standards. Not enforced: admission policies. Pods need no
-service account, and get no token, unless the admission plugin ServiceAccount is
-enabled; flow schemas delay no requests.
+Enforced: schemas with their CEL rules, admission policies and webhooks, quotas,
+limit ranges and the Pod Security Standards. Pods need no service account, and
+get no token, unless the admission plugin ServiceAccount is enabled; flow
+schemas delay no requests.
 Unless --authorization-mode is RBAC there is no authorization: every caller may
 do everything, whatever roles and role bindings say.
 

@@ -1,17 +1,19 @@
-//! Admission policies and their bindings, validating and mutating. They are stored but not
-//! enforced.
+//! Admission policies and their bindings, validating and mutating.
+//!
+//! Their validation compiles expressions, so it is in `admission_policy/check.rs`.
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::policy_status;
 use crate::kinds::age;
 use crate::kinds::cells;
-use crate::kinds::json_access::{at, items, text};
+use crate::kinds::json_access::{Object, at, each, fill, items, object, object_if_present, text};
 use crate::kinds::rules::{COMMON, KindRules};
 use crate::kinds::traits::{KindTraits, StatusMetadata};
 
 /// The rules of the kind ValidatingAdmissionPolicy.
-pub(crate) static VALIDATING_POLICY: KindRules = KindRules {
+pub static VALIDATING_POLICY: KindRules = KindRules {
     group: "admissionregistration.k8s.io",
     kind: "ValidatingAdmissionPolicy",
     plural: "validatingadmissionpolicies",
@@ -22,13 +24,14 @@ pub(crate) static VALIDATING_POLICY: KindRules = KindRules {
         status_metadata: StatusMetadata::Nothing,
         ..KindTraits::COMMON
     },
+    default: |_, map| default_policy(map),
+    validate_status: |out, policy, _| policy_status::validate(out, policy),
     cells: |object, now| policy(object, "/spec/validations", now),
-    counterpart: Some("validatingadmissionpolicybindings"),
     ..COMMON
 };
 
 /// The rules of the kind ValidatingAdmissionPolicyBinding.
-pub(crate) static VALIDATING_BINDING: KindRules = KindRules {
+pub static VALIDATING_BINDING: KindRules = KindRules {
     group: "admissionregistration.k8s.io",
     kind: "ValidatingAdmissionPolicyBinding",
     plural: "validatingadmissionpolicybindings",
@@ -38,13 +41,13 @@ pub(crate) static VALIDATING_BINDING: KindRules = KindRules {
         status_metadata: StatusMetadata::Nothing,
         ..KindTraits::COMMON
     },
+    default: |_, map| default_binding(map),
     cells: binding,
-    counterpart: Some("validatingadmissionpolicies"),
     ..COMMON
 };
 
 /// The rules of the kind MutatingAdmissionPolicy.
-pub(crate) static MUTATING_POLICY: KindRules = KindRules {
+pub static MUTATING_POLICY: KindRules = KindRules {
     group: "admissionregistration.k8s.io",
     kind: "MutatingAdmissionPolicy",
     plural: "mutatingadmissionpolicies",
@@ -54,14 +57,14 @@ pub(crate) static MUTATING_POLICY: KindRules = KindRules {
         status_metadata: StatusMetadata::Nothing,
         ..KindTraits::COMMON
     },
+    default: |_, map| default_policy(map),
     cells: |object, now| policy(object, "/spec/mutations", now),
     storage_version: Some("v1beta1"),
-    counterpart: Some("mutatingadmissionpolicybindings"),
     ..COMMON
 };
 
 /// The rules of the kind MutatingAdmissionPolicyBinding.
-pub(crate) static MUTATING_BINDING: KindRules = KindRules {
+pub static MUTATING_BINDING: KindRules = KindRules {
     group: "admissionregistration.k8s.io",
     kind: "MutatingAdmissionPolicyBinding",
     plural: "mutatingadmissionpolicybindings",
@@ -71,11 +74,34 @@ pub(crate) static MUTATING_BINDING: KindRules = KindRules {
         status_metadata: StatusMetadata::Nothing,
         ..KindTraits::COMMON
     },
+    default: |_, map| default_binding(map),
     cells: binding,
     storage_version: Some("v1beta1"),
-    counterpart: Some("mutatingadmissionpolicies"),
     ..COMMON
 };
+
+fn default_policy(policy: &mut Object) {
+    let spec = object(policy, "spec");
+    fill(spec, "failurePolicy", "Fail");
+    if let Some(resources) = object_if_present(spec, "matchConstraints") {
+        default_resources(resources);
+    }
+}
+
+fn default_binding(binding: &mut Object) {
+    if let Some(resources) = object_if_present(object(binding, "spec"), "matchResources") {
+        default_resources(resources);
+    }
+}
+
+fn default_resources(resources: &mut Object) {
+    fill(resources, "matchPolicy", "Equivalent");
+    fill(resources, "namespaceSelector", json!({}));
+    fill(resources, "objectSelector", json!({}));
+    for list in ["resourceRules", "excludeResourceRules"] {
+        each(resources, list).for_each(|it| fill(it, "scope", "*"));
+    }
+}
 
 fn policy(object: &Value, list: &str, now: Timestamp) -> Vec<Value> {
     let kind = match at(object, "/spec/paramKind") {

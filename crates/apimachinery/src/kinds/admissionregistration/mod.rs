@@ -3,4 +3,5 @@
 //! The `mod` lines below are in layer order.
 
 pub(crate) mod webhook_configuration;
+mod policy_status;
 pub(crate) mod admission_policy;

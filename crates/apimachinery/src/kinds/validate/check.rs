@@ -4,24 +4,24 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-pub(in crate::kinds) use crate::FieldErrors;
+pub(crate) use crate::FieldErrors;
 use crate::kinds::json_access::{at, text};
 use crate::kinds::names;
 use crate::strconv;
 use crate::{FieldError, FieldErrorKind};
 
 /// Reports a missing value.
-pub(in crate::kinds) fn required(out: &mut FieldErrors, field: &str, detail: &str) {
+pub(crate) fn required(out: &mut FieldErrors, field: &str, detail: &str) {
     out.push_with(|| FieldError::new(field, FieldErrorKind::Required, detail));
 }
 
 /// Reports a value that must not be set, or must not be changed.
-pub(in crate::kinds) fn forbidden(out: &mut FieldErrors, field: &str, detail: &str) {
+pub(crate) fn forbidden(out: &mut FieldErrors, field: &str, detail: &str) {
     out.push_with(|| FieldError::new(field, FieldErrorKind::Forbidden, detail));
 }
 
 /// Reports an invalid value.
-pub(in crate::kinds) fn invalid(out: &mut FieldErrors, field: &str, value: &Value, detail: &str) {
+pub(crate) fn invalid(out: &mut FieldErrors, field: &str, value: &Value, detail: &str) {
     out.push_with(|| FieldError::with_value(field, FieldErrorKind::Invalid, shown(value), detail));
 }
 
@@ -31,24 +31,19 @@ fn shown(value: &Value) -> String {
 }
 
 /// Reports a string that is invalid for each of these reasons.
-pub(in crate::kinds) fn invalid_string(
-    out: &mut FieldErrors,
-    field: &str,
-    value: &str,
-    reasons: Vec<String>,
-) {
+pub(crate) fn invalid_string(out: &mut FieldErrors, field: &str, value: &str, reasons: Vec<String>) {
     for reason in reasons {
         invalid(out, field, &value.into(), &reason);
     }
 }
 
 /// Reports a value that occurs more than once.
-pub(in crate::kinds) fn duplicate(out: &mut FieldErrors, field: &str, value: &Value) {
+pub(crate) fn duplicate(out: &mut FieldErrors, field: &str, value: &Value) {
     out.push_with(|| FieldError::with_value(field, FieldErrorKind::Duplicate, shown(value), ""));
 }
 
 /// Reports a value that is not one of the supported ones.
-pub(in crate::kinds) fn unsupported(out: &mut FieldErrors, field: &str, value: &Value, supported: &[&str]) {
+pub(crate) fn unsupported(out: &mut FieldErrors, field: &str, value: &Value, supported: &[&str]) {
     out.push_with(|| {
         let listed: Vec<String> = supported.iter().map(|it| format!("{it:?}")).collect();
         let detail = format!("supported values: {}", listed.join(", "));

@@ -7,10 +7,10 @@
 //!
 //! The `mod` lines below are in layer order.
 
-pub(super) mod check;
+pub(crate) mod check;
 pub mod field_manager;
 pub mod metadata;
-pub(super) mod selector;
+pub(crate) mod selector;
 pub(super) mod volume;
 pub(super) mod status;
 pub(super) mod limits;

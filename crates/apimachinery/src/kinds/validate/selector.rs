@@ -8,7 +8,7 @@ use crate::kinds::names;
 use crate::{FieldError, FieldErrorKind};
 
 /// Validates a selector.
-pub(in crate::kinds) fn check(out: &mut FieldErrors, selector: &Value, field: &str) {
+pub(crate) fn check(out: &mut FieldErrors, selector: &Value, field: &str) {
     for (key, value) in entries(selector, "/matchLabels") {
         let field = format!("{field}.matchLabels");
         invalid_string(out, &field, key, names::qualified(key));

@@ -517,48 +517,100 @@ async fn a_namespace_is_selected_by_the_labels_it_will_have() {
 }
 
 #[tokio::test]
-async fn match_conditions_are_ignored_with_a_warning() {
+async fn a_webhook_is_called_only_if_its_match_conditions_are_true() {
     let server = Server::start().await;
     let webhook = Webhook::start(|_| json!({ "allowed": false })).await;
-    let mut configuration = json!({ "metadata": { "name": "c" }, "webhooks": [{ "name": "h.example.com",
-        "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Ignore",
-        "clientConfig": webhook.client_config(), "matchConditions": [{ "name": "never", "expression": "false" }],
-        "rules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] }] });
-    let path = format!("{HOOKS}/validatingwebhookconfigurations");
-    let made = server.post(&path, configuration.clone()).await;
-    let warning = r#"299 - "webhooks[0].matchConditions are stored but not evaluated: this server calls the webhook for every request that its rules and selectors match""#;
-    assert_eq!((made.code.as_u16(), made.header("warning")), (201, warning));
-    assert_eq!(
-        server.post(MAPS, map("a", json!({}))).await.code,
-        400,
-        "the webhook is called for every request"
-    );
+    let conditions = json!([
+        { "name": "labelled", "expression": "object != null && object.metadata.?labels.call.orValue('') == 'yes'" },
+        { "name": "strict", "expression": "object.metadata.name != 'fails' || object.data.missing == 'x'" }]);
+    install(&server, "validating", webhook.client_config(), json!({ "matchConditions": conditions })).await;
+    let yes = json!({ "call": "yes" });
+    assert_eq!(server.post(MAPS, map("a", json!({}))).await.code, 201);
+    assert_eq!(webhook.requests().len(), 0);
+    assert_eq!(server.post(MAPS, map("b", yes.clone())).await.code, 400);
     assert_eq!(webhook.requests().len(), 1);
-    // An unchanged condition is not warned about again.
-    configuration["metadata"]["resourceVersion"] = made.json()["metadata"]["resourceVersion"].clone();
-    configuration["metadata"]["labels"] = json!({ "a": "b" });
-    let updated = server.send("PUT", &format!("{path}/c"), &[JSON], &configuration.to_string()).await;
-    assert_eq!((updated.code.as_u16(), updated.header("warning")), (200, ""), "{updated:?}");
+    let failed = server.post(MAPS, map("fails", yes)).await;
+    let why = "expression 'object.metadata.name != 'fails' || object.data.missing == 'x'' resulted in error: no such key: \
+               missing";
+    assert_eq!(failed.error(), (403, format!("configmaps \"fails\" is forbidden: {why}")));
+    assert_eq!(server.send("DELETE", &format!("{MAPS}/a"), &[], "").await.code, 200);
+    assert_eq!(webhook.requests().len(), 1);
+}
+
+/// Installs a mutating policy of this name for ConfigMaps, bound, with one JSON patch.
+async fn install_policy(server: &Server, name: &str, reinvocation: &str, patch: &str) {
+    let policy = json!({ "metadata": { "name": name }, "spec": { "reinvocationPolicy": reinvocation,
+        "matchConstraints": { "resourceRules": [{ "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"],
+            "resources": ["configmaps"] }] },
+        "mutations": [{ "patchType": "JSONPatch", "jsonPatch": { "expression": patch } }] } });
+    let binding = json!({ "metadata": { "name": name }, "spec": { "policyName": name } });
+    assert_eq!(server.post(&format!("{HOOKS}/mutatingadmissionpolicies"), policy).await.code, 201);
+    assert_eq!(server.post(&format!("{HOOKS}/mutatingadmissionpolicybindings"), binding).await.code, 201);
 }
 
 #[tokio::test]
-async fn a_bound_admission_policy_gets_a_warning() {
+async fn policies_are_applied_before_webhooks_and_again_after_their_changes() {
+    let server = Server::start().await;
+    let count = "[JSONPatch{op: 'add', path: '/data/KEY', value: object.data.?KEY.orValue('') + 'p'}]";
+    install_policy(&server, "again", "IfNeeded", &count.replace("KEY", "again")).await;
+    install_policy(&server, "once", "Never", &count.replace("KEY", "once")).await;
+    let webhook = Webhook::start(|request| {
+        let seen = request["object"]["data"]["hooked"].as_str().unwrap_or_default();
+        let patch = json!([{ "op": "add", "path": "/data/hooked", "value": format!("{seen}w") }]);
+        json!({ "allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string()) })
+    })
+    .await;
+    let again = json!({ "reinvocationPolicy": "IfNeeded" });
+    install(&server, "mutating", webhook.client_config(), again).await;
+    let made = server.post(MAPS, map("a", json!({}))).await.json();
+    assert_eq!(made["data"], json!({ "k": "v", "again": "pp", "once": "p", "hooked": "ww" }));
+    let seen: Vec<_> = webhook.requests().iter().map(|it| it["object"]["data"].clone()).collect();
+    assert_eq!(seen[0], json!({ "k": "v", "again": "p", "once": "p" }), "policies come first");
+    assert_eq!(seen[1], json!({ "k": "v", "again": "pp", "once": "p", "hooked": "w" }));
+}
+
+#[tokio::test]
+async fn a_policy_is_in_effect_as_soon_as_it_is_bound_and_no_longer() {
+    let server = Server::start().await;
+    let (policies, bindings) = (
+        format!("{HOOKS}/validatingadmissionpolicies"),
+        format!("{HOOKS}/validatingadmissionpolicybindings"),
+    );
+    let policy = json!({ "metadata": { "name": "p" }, "spec": {
+        "matchConstraints": { "resourceRules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"],
+            "resources": ["configmaps"] }] }, "validations": [{ "expression": "false", "message": "no" }] } });
+    let binding =
+        json!({ "metadata": { "name": "b" }, "spec": { "policyName": "p", "validationActions": ["Deny"] } });
+    let alone = server.post(&policies, policy).await;
+    assert_eq!((alone.code.as_u16(), alone.header("warning")), (201, ""));
+    assert_eq!(
+        server.post(MAPS, map("a", json!({}))).await.code,
+        201,
+        "a policy without a binding has no effect"
+    );
+    assert_eq!(server.post(&bindings, binding).await.code, 201);
+    let why = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
+    let denied = server.post(MAPS, map("b", json!({}))).await;
+    assert_eq!(denied.error(), (422, format!("configmaps \"b\" is forbidden: {why}")));
+    assert_eq!(server.send("DELETE", &format!("{MAPS}/a"), &[], "").await.code, 422);
+    let warn = json!({ "spec": { "validationActions": ["Warn"] } });
+    assert_eq!(server.merge(&format!("{bindings}/b"), warn).await.code, 200);
+    let warned = server.post(MAPS, map("b", json!({}))).await;
+    let warning = r#"299 - "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no""#;
+    assert_eq!((warned.code.as_u16(), warned.header("warning")), (201, warning));
+    assert_eq!(server.send("DELETE", &format!("{policies}/p"), &[], "").await.code, 200);
+    assert_eq!(server.send("DELETE", &format!("{MAPS}/b"), &[], "").await.header("warning"), "");
+}
+
+#[tokio::test]
+async fn expressions_that_do_not_compile_are_rejected_with_the_object() {
     let server = Server::start().await;
     let policy = json!({ "metadata": { "name": "p" }, "spec": {
         "matchConstraints": { "resourceRules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"],
-            "resources": ["configmaps"] }] }, "validations": [{ "expression": "false" }] } });
-    let binding =
-        json!({ "metadata": { "name": "b" }, "spec": { "policyName": "p", "validationActions": ["Deny"] } });
-    let alone = server.post(&format!("{HOOKS}/validatingadmissionpolicies"), policy).await;
-    assert_eq!(
-        (alone.code.as_u16(), alone.header("warning")),
-        (201, ""),
-        "a policy without a binding has no effect"
-    );
-    let bound = server.post(&format!("{HOOKS}/validatingadmissionpolicybindings"), binding).await;
-    let warning = r#"299 - "ValidatingAdmissionPolicyBinding \"b\" is stored but not enforced: this server does not evaluate admission policies""#;
-    assert_eq!((bound.code.as_u16(), bound.header("warning")), (201, warning));
-    let change = json!({ "spec": { "failurePolicy": "Ignore" } });
-    let changed = server.merge(&format!("{HOOKS}/validatingadmissionpolicies/p"), change).await;
-    assert!(changed.header("warning").contains("is stored but not enforced"), "{changed:?}");
+            "resources": ["configmaps"] }] }, "validations": [{ "expression": "object.a" }] } });
+    let refused = server.post(&format!("{HOOKS}/validatingadmissionpolicies"), policy).await;
+    let why =
+        "spec.validations[0].expression: Invalid value: \"object.a\": must evaluate to bool but got dyn";
+    let message = format!("ValidatingAdmissionPolicy.admissionregistration.k8s.io \"p\" is invalid: {why}");
+    assert_eq!(refused.error(), (422, message));
 }
