@@ -17,6 +17,7 @@ mod signals;
 mod printer;
 mod connection;
 mod private_file;
+mod number;
 mod listen_address;
 mod advice;
 mod survey;
@@ -127,6 +128,31 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    /// Messages of the standard library, which say what is wrong with a digit, do not help.
+    #[test]
+    fn every_flag_that_rejects_a_value_says_what_it_expects() {
+        fn check(command: &clap::Command, path: &[String]) -> usize {
+            let flags = command.get_arguments().filter(|it| it.get_action().takes_values());
+            let rejected = flags.filter_map(|it| {
+                let flag = it.get_long().map(|it| format!("--{it}=?!"));
+                let words = path.iter().cloned().chain([flag.unwrap_or_else(|| "?!".to_owned())]);
+                let error = Arguments::command().try_get_matches_from(words).err()?;
+                let text = error.to_string();
+                let is_choice = error.kind() == clap::error::ErrorKind::InvalidValue;
+                (is_choice || error.kind() == clap::error::ErrorKind::ValueValidation).then_some(text)
+            });
+            let mut count = 0;
+            for text in rejected {
+                assert!(text.contains("expected ") || text.contains("possible values: "), "{text}");
+                count += 1;
+            }
+            let of = |it: &clap::Command| check(it, &[path, &[it.get_name().to_owned()]].concat());
+            count + command.get_subcommands().map(of).sum::<usize>()
+        }
+        let count = check(&Arguments::command(), &["dogwatch".to_owned()]);
+        assert!(count > 20, "{count} flags reject it");
     }
 
     /// Lines that are not wrapped here would be wrapped by the terminal, each with a short rest.

@@ -19,6 +19,8 @@ function update(snapshot) {
   interval = snapshot.interval_ms;
   series.begin(snapshot.time_ms);
   const rates = sample(snapshot);
+  // For tests of the page: each snapshot is another one.
+  setAttribute(document.body, "data-snapshot", snapshot.time_ms);
   setText(document.getElementById("program"), snapshot.program.name);
   document.title = `${snapshot.program.name} · dogwatch diagnostics`;
   updateTotals(snapshot, rates);

@@ -47,7 +47,7 @@ use tokio::time::Instant;
 use crate::connection::Connection;
 use crate::printer::Printer;
 use crate::sanitize::without_controls;
-use crate::{signals, survey};
+use crate::{number, signals, survey};
 use acts::ACTS;
 use comparison::Comparison;
 use scene::Scene;
@@ -89,16 +89,16 @@ const COMPARABLE_AFTER: usize = 3;
 pub(crate) struct Options {
     /// Stop after this many seconds; a story that is not over ends with a summary. By default it
     /// runs until Ctrl-C.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "connection")]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u64>(1..=u64::MAX), conflicts_with = "connection")]
     seconds: Option<u64>,
     /// Print only the headlines, the summary and the closing table.
     #[arg(short, long, conflicts_with = "connection")]
     quiet: bool,
     /// The port of the API server, on 127.0.0.1. By default a free one.
-    #[arg(long, value_name = "P", conflicts_with = "connection")]
+    #[arg(long, value_name = "P", value_parser = number::port(), conflicts_with = "connection")]
     port: Option<u16>,
     /// The port of the live page, on 127.0.0.1. By default a free one.
-    #[arg(long, value_name = "P", conflicts_with = "connection")]
+    #[arg(long, value_name = "P", value_parser = number::port(), conflicts_with = "connection")]
     page_port: Option<u16>,
     /// With a connection flag: count only the objects of this namespace.
     #[arg(short, long, value_name = "NAME", requires = "connection")]

@@ -19,7 +19,7 @@ use secrecy::SecretString;
 use crate::connection::secret;
 use crate::listen_address::{address, host};
 use crate::private_file::write_private;
-use crate::{signals, simulation};
+use crate::{number, signals, simulation};
 use banner::{Banner, Simulated, not_enforced};
 
 const EXAMPLES: &str = "\
@@ -139,7 +139,7 @@ pub(crate) struct Options {
     #[arg(long)]
     admin: bool,
     /// Generate the same uids and names in every run, and start the clock in 2026.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = number::any())]
     seed: Option<u64>,
 }
 
