@@ -64,10 +64,10 @@ const COMPARABLE_AFTER: usize = 3;
 /// Show in six acts how clients survive failures, on its own cluster.
 ///
 /// It needs no cluster: it starts an API server with simulated nodes. In each act it makes
-/// something happen, and prints what it measured. The acts: an informer lists and watches; its
-/// connection is cut; the history of the server expires; the leading one of two controllers is
-/// killed; pods are replaced during gRPC calls; a handler is slow. A table at the end compares the
-/// informer with two clients that list and watch without one.
+/// something happen, and prints what it measured. The acts: (1) an informer lists and watches pods;
+/// (2) its connection is cut; (3) the history of the server expires; (4) the leader of two
+/// controllers is killed; (5) pods are replaced during gRPC calls; (6) a handler is slow. A table at
+/// the end compares the informer with two clients that list and watch without one.
 ///
 /// The story takes about half a minute on a terminal. Then the cluster keeps running until Ctrl-C.
 /// Meanwhile look around, and change what you like: in a browser at the printed address of the live
@@ -79,12 +79,11 @@ const COMPARABLE_AFTER: usize = 3;
 ///
 /// Output: a line that begins with "ACT" opens an act, and the next one says what it is about. The
 /// lines of an act begin with the seconds since the start; "> " marks what the demo does, and the
-/// rest is what it measured. On a pipe or file the text is
-/// the same, one fact per line, without colours and without pauses for reading. NO_COLOR and
-/// TERM=dumb turn colours off.
+/// rest is what it measured. On a pipe or file the text is the same, one fact per line, without
+/// colours and without pauses for reading. NO_COLOR and TERM=dumb turn colours off.
 ///
 /// With a connection flag, such as --server or --kubeconfig, there is no story: it prints the
-/// resource types of that server, with the number of objects of some, and changes nothing there.
+/// resource types of that server, counts the objects of common ones, and changes nothing there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Stop after this many seconds; a story that is not over ends with a summary. By default it
@@ -171,7 +170,7 @@ impl Story {
         self.is_closed = true;
         self.scene.stop_recording();
         let over =
-            "The cluster keeps running until Ctrl-C or --seconds. Calls go on, and Services get other hosts.";
+            "The cluster keeps running until Ctrl-C or --seconds. gRPC calls go on, and the Services of act 4 change.";
         let over = wrapped(over, self.stage.look().width, 0);
         self.stage.print(format!("\n{over}\n{}", self.addresses())).await;
         tokio::select! {

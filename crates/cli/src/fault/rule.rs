@@ -12,13 +12,13 @@ pub(super) struct ScopeFlags {
     /// Only this resource: its plural name, or plural.group, for example pods or deployments.apps.
     #[arg(long, value_name = "RESOURCE")]
     resource: Option<String>,
-    /// Only requests for this namespace. Those for all namespaces are in none.
+    /// Only requests for this namespace. Requests for all namespaces do not match.
     #[arg(short, long, value_name = "NS")]
     namespace: Option<String>,
     /// Only the object of this name.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Only this subresource, for example status; the empty string is the object itself.
+    /// Only this subresource, for example status; an empty one means requests for the object itself.
     #[arg(long, value_name = "PART")]
     subresource: Option<String>,
     /// Only requests of this user.

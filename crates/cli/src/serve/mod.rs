@@ -90,7 +90,8 @@ const MANAGER_START: Duration = Duration::from_secs(5);
 
 /// Run a Kubernetes API server on this machine, without a cluster.
 ///
-/// It serves every built-in kind and custom resource definitions, for kubectl and any other client.
+/// It serves every built-in kind, and the kinds of custom resource definitions, to kubectl and any
+/// other client.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
