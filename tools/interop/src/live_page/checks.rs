@@ -1,6 +1,7 @@
 //! The checks of the page in a browser. Each waits for what it checks, with a limit, and records a
 //! sentence if it does not come.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::program::{CUT, EXPIRE};
 
 /// The time for anything that needs no exact time, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
-/// The time for further checks after one has failed: what is missing then is usually missing for
+/// The time for a check that has failed before, on another screen for example: it usually fails for
 /// the same reason, and the task should end soon.
 const LIMIT_AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// The time of a wait that is reported although it was successful.
@@ -30,26 +31,32 @@ const PLOTTED: Duration = Duration::from_secs(22);
 /// The highest picture of a whole page.
 const TALLEST: u64 = 6000;
 
-/// The rules for all boxes of the page.
+/// The rules for all boxes of the page: each is a name, and an expression for the list of what
+/// breaks the rule.
 const LAYOUT: [(&str, &str); 4] = [
-    ("the page is not wider than the screen", "document.documentElement.scrollWidth <= innerWidth"),
+    (
+        "the page is not wider than the screen",
+        "[document.documentElement.scrollWidth].filter(it => it > innerWidth)",
+    ),
     (
         "no box is empty",
         "[...document.querySelectorAll('.node, .card, #totals li, .pill')]\
-         .every(it => it.hidden || !it.offsetParent || it.textContent.trim())",
+         .filter(it => !it.hidden && it.offsetParent && !it.textContent.trim()).map(it => it.className)",
     ),
     (
         "no boxes overlap",
         "(() => { const boxes = [...document.querySelectorAll('.node, #totals li, button')]\
-         .filter(it => it.offsetParent).map(it => it.getBoundingClientRect());\
-         return boxes.every((a, index) => boxes.slice(index + 1).every(b =>\
-         a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top)); })()",
+         .filter(it => it.offsetParent).map(it => [it.getBoundingClientRect(), it.textContent]);\
+         return boxes.flatMap(([a, name], index) => boxes.slice(index + 1).filter(([b]) =>\
+         !(a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top))\
+         .map(([, other]) => name + ' and ' + other)); })()",
     ),
     (
         "no text is cut",
         "[...document.querySelectorAll('.node > span, #totals span, .facts dd, .now, .pill, button, h1 span')]\
          .filter(it => it.offsetParent && getComputedStyle(it).display !== 'inline')\
-         .every(it => it.scrollWidth <= it.clientWidth + 1 && it.scrollHeight <= it.clientHeight + 3)",
+         .filter(it => it.scrollWidth > it.clientWidth + 1 || it.scrollHeight > it.clientHeight + 3)\
+         .map(it => it.textContent)",
     ),
 ];
 
@@ -60,11 +67,19 @@ const WATCH_WAS_CUT: &str = "[...document.querySelectorAll('.reflector .value')]
 /// The number of times that something may be shown late, on a busy machine.
 const ATTEMPTS: usize = 5;
 
+/// The failures of all visits.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    /// One sentence for each.
+    pub(super) texts: Vec<String>,
+    /// The names of the checks that failed.
+    checks: HashSet<String>,
+}
+
 /// A visit to the page.
 pub(super) struct Visit<'a> {
     browser: &'a mut DevTools,
-    /// The failures of this visit and of those before it.
-    failures: &'a mut Vec<String>,
+    failures: &'a mut Failures,
     url: String,
     name: String,
 }
@@ -73,7 +88,7 @@ impl<'a> Visit<'a> {
     /// Opens the page. Failures are added to `failures`.
     pub(super) async fn begin(
         browser: &'a mut DevTools,
-        failures: &'a mut Vec<String>,
+        failures: &'a mut Failures,
         url: &str,
         name: &str,
     ) -> Result<Self> {
@@ -99,14 +114,18 @@ impl<'a> Visit<'a> {
             self.expect(what, &changed).await?;
         }
         let moving = "document.querySelectorAll('#edges .moving').length > 0 || matchMedia('(max-width: 1150px)').matches";
-        self.expect("edges move", moving).await
+        self.expect("edges move", moving).await?;
+        Ok(())
     }
 
     /// Checks that nothing is wider than the screen, that no box is empty, and that boxes neither
     /// overlap nor cut their texts.
     pub(super) async fn check_layout(&mut self) -> Result<()> {
-        for (what, expression) in LAYOUT {
-            self.expect(what, expression).await?;
+        for (what, breaking) in LAYOUT {
+            if !self.expect(what, &format!("{breaking}.length === 0")).await? {
+                let found = self.browser.evaluate(&format!("{breaking}.slice(0, 3).join('; ')")).await?;
+                self.failures.texts.push(format!("{}: {what}: {found}", self.name));
+            }
         }
         Ok(())
     }
@@ -120,7 +139,8 @@ impl<'a> Visit<'a> {
              && [...document.querySelectorAll('#totals .spark .line')]\
              .every(it => parseFloat(it.getAttribute('d').slice(1)) <= {from})"
         );
-        self.expect("the plots show the last 20 s and more", &is_filled).await
+        self.expect("the plots show the last 20 s and more", &is_filled).await?;
+        Ok(())
     }
 
     /// Changes the size of the screen and the colour scheme, without loading the page again.
@@ -132,7 +152,8 @@ impl<'a> Visit<'a> {
         scheme: &str,
     ) -> Result<()> {
         self.browser.set_screen(width, height, is_phone, scheme).await?;
-        self.expect("the page has the size of the screen", &format!("innerWidth === {width}")).await
+        self.expect("the page has the size of the screen", &format!("innerWidth === {width}")).await?;
+        Ok(())
     }
 
     /// Saves the screen, and the whole page.
@@ -161,7 +182,8 @@ impl<'a> Visit<'a> {
         self.browser.press("Enter", 13, "\r").await?;
         self.expect("Enter opens a card", &format!("{second}.open")).await?;
         let body = format!("{second}.querySelector('.body').offsetHeight > 40");
-        self.expect("an open card has contents", &body).await
+        self.expect("an open card has contents", &body).await?;
+        Ok(())
     }
 
     /// Checks that the button changes the theme.
@@ -173,14 +195,16 @@ impl<'a> Visit<'a> {
         }
         self.expect("the dark theme is dark", &format!("{ground} !== {light}")).await?;
         self.browser.evaluate("document.querySelector('#theme').click()").await?;
-        self.expect("the third click leads back", &format!("{ground} === {light}")).await
+        self.expect("the third click leads back", &format!("{ground} === {light}")).await?;
+        Ok(())
     }
 
     /// Checks that watches that are cut with the button are shown soon.
     pub(super) async fn check_cut_watch(&mut self) -> Result<()> {
         self.expect_after(CUT, "a cut watch", WATCH_WAS_CUT).await?;
         let done = "/done at/.test(document.querySelector('#outcome').textContent)";
-        self.expect("the outcome of the action is shown", done).await
+        self.expect("the outcome of the action is shown", done).await?;
+        Ok(())
     }
 
     /// Checks that a cut watch and a killed server of the demo are shown soon.
@@ -196,7 +220,8 @@ impl<'a> Visit<'a> {
         self.press_button(EXPIRE).await?;
         let shown = "[...document.querySelectorAll('#informers td[data-title=Reason]')]\
                      .some(it => it.textContent === 'history expired (410)')";
-        self.expect("the list is shown with its reason", shown).await
+        self.expect("the list is shown with its reason", shown).await?;
+        Ok(())
     }
 
     /// Checks that the page says that its numbers are old.
@@ -204,14 +229,16 @@ impl<'a> Visit<'a> {
         self.browser.expect_failures_of(format!("{}events", self.url));
         let text = "/^disconnected since \\d\\d:\\d\\d:\\d\\d/.test(document.querySelector('#link-text').textContent)";
         self.expect("the page shows since when it is disconnected", text).await?;
-        self.expect("old numbers are dimmed", "'stale' in document.body.dataset").await
+        self.expect("old numbers are dimmed", "'stale' in document.body.dataset").await?;
+        Ok(())
     }
 
     /// Checks that the page connects again by itself.
     pub(super) async fn check_reconnection(&mut self) -> Result<()> {
         let live = "document.querySelector('#link-text').textContent === 'live'";
         self.expect("the page connects again", live).await?;
-        self.expect("its numbers are not dimmed any more", "!('stale' in document.body.dataset)").await
+        self.expect("its numbers are not dimmed any more", "!('stale' in document.body.dataset)").await?;
+        Ok(())
     }
 
     /// Presses a button, and checks that its effect is shown within [`SOON`], at least once. The
@@ -221,7 +248,7 @@ impl<'a> Visit<'a> {
         for _ in 0..ATTEMPTS {
             self.expect(&format!("{what} is not shown yet"), &format!("!({condition})")).await?;
             let button = self.button(button).await?;
-            let waited = self.wait(condition, &format!("{button}.click()")).await?;
+            let waited = self.wait(condition, &format!("{button}.click()"), LIMIT).await?;
             let text = format!("after {:?}, by snapshot {}", waited.time, waited.snapshots);
             if waited.holds && (waited.time <= SOON || waited.snapshots <= SOON_IN_SNAPSHOTS) {
                 println!("  {what} is shown {text}");
@@ -233,7 +260,7 @@ impl<'a> Visit<'a> {
             }
         }
         let late = late.join("; ");
-        self.failures.push(format!("{}: {what} is not shown within {SOON:?}: {late}", self.name));
+        self.failures.texts.push(format!("{}: {what} is not shown within {SOON:?}: {late}", self.name));
         Ok(())
     }
 
@@ -252,23 +279,22 @@ impl<'a> Visit<'a> {
         Ok(button)
     }
 
-    /// Waits until a condition holds. After the limit, records a failure.
-    async fn expect(&mut self, what: &str, condition: &str) -> Result<()> {
-        let waited = self.wait(condition, "").await?;
+    /// Waits until a condition holds. After the limit, records a failure and returns false.
+    async fn expect(&mut self, what: &str, condition: &str) -> Result<bool> {
+        let has_failed = self.failures.checks.contains(what);
+        let limit = if has_failed { LIMIT_AFTER_FAILURE } else { LIMIT };
+        let waited = self.wait(condition, "", limit).await?;
         if !waited.holds {
-            self.failures.push(format!("{}: not within {:?}: {what}", self.name, self.limit()));
+            self.failures.texts.push(format!("{}: not within {limit:?}: {what}", self.name));
+            self.failures.checks.insert(what.to_owned());
         } else if waited.time >= REMARKABLE {
             println!("  after {:?}: {what}", waited.time);
         }
-        Ok(())
+        Ok(waited.holds)
     }
 
-    async fn wait(&mut self, condition: &str, first: &str) -> Result<Waited> {
-        let expression = page_wait::until(condition, self.limit(), first);
+    async fn wait(&mut self, condition: &str, first: &str, limit: Duration) -> Result<Waited> {
+        let expression = page_wait::until(condition, limit, first);
         page_wait::outcome(&self.browser.evaluate(&expression).await?)
-    }
-
-    fn limit(&self) -> Duration {
-        if self.failures.is_empty() { LIMIT } else { LIMIT_AFTER_FAILURE }
     }
 }

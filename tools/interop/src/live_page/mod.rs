@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use checks::Visit;
+use checks::{Failures, Visit};
 use demo::Demo;
 use devtools::DevTools;
 use expected_page::{DEMO_EDGES, DEMO_MOVEMENT, DEMO_PARTS, MOVEMENT, PARTS};
@@ -56,9 +56,10 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     }
     let profile = tempfile::tempdir()?;
     let mut browser = DevTools::start(&chromium, profile.path()).await?;
-    let mut failures = Vec::new();
+    let mut failures = Failures::default();
     visit_program(&mut browser, &mut failures, folder).await?;
     visit_demo(options, &mut browser, &mut failures).await?;
+    let mut failures = failures.texts;
     failures.extend(browser.unexpected_messages().map(|it| format!("the browser reports: {it}")));
     failures.extend(browser.foreign_requests().map(|it| format!("a request leaves this machine: {it}")));
     failures.iter().for_each(|it| println!("FAILED: {it}"));
@@ -71,7 +72,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
 /// Looks at the page of a program of its own, which is stopped and started again meanwhile.
 async fn visit_program(
     browser: &mut DevTools,
-    failures: &mut Vec<String>,
+    failures: &mut Failures,
     folder: Option<&Path>,
 ) -> Result<()> {
     let mut program = Program::start().await?;
@@ -118,7 +119,7 @@ async fn photograph(visit: &mut Visit<'_>, folder: Option<&Path>) -> Result<()> 
 }
 
 /// Looks at the page of the demo after its last act.
-async fn visit_demo(options: &Options, browser: &mut DevTools, failures: &mut Vec<String>) -> Result<()> {
+async fn visit_demo(options: &Options, browser: &mut DevTools, failures: &mut Failures) -> Result<()> {
     println!("demo: all acts");
     let mut demo = Demo::start(&options.ours)?;
     let url = demo.played().await?;
@@ -132,8 +133,8 @@ async fn visit_demo(options: &Options, browser: &mut DevTools, failures: &mut Ve
     let mut visit = Visit::begin(browser, failures, &url, "demo").await?;
     visit.check_parts(&DEMO_PARTS).await?;
     visit.check_parts(&DEMO_EDGES).await?;
+    photograph(&mut visit, options.screenshots.as_deref()).await?;
     visit.check_demo_faults().await?;
     // The server that was killed is started again.
-    visit.check_parts(&DEMO_PARTS).await?;
-    photograph(&mut visit, options.screenshots.as_deref()).await
+    visit.check_parts(&DEMO_PARTS).await
 }
