@@ -141,8 +141,8 @@ mod tests {
                 Some(flag) => format!("--{flag}=?!"),
                 None => "?!".to_owned(),
             });
-            let parsed = words
-                .map(|it| Arguments::command().try_get_matches_from(path.iter().cloned().chain([it])));
+            let parsed =
+                words.map(|it| Arguments::command().try_get_matches_from(path.iter().cloned().chain([it])));
             let is_about_it = |it: &clap::Error| it.kind() == clap::error::ErrorKind::ValueValidation;
             let own = parsed.filter_map(|it| it.err().filter(is_about_it)).map(|it| it.to_string());
             let below = command.get_subcommands();

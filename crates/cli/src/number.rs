@@ -69,7 +69,10 @@ mod tests {
     fn a_probability_is_a_number_from_zero_to_one() {
         assert_eq!((probability("0"), probability("0.25"), probability("1")), (Ok(0.0), Ok(0.25), Ok(1.0)));
         for text in ["1.5", "-0.1", "half", "NaN", "inf", "25%"] {
-            assert!(probability(text).is_err_and(|it| it.starts_with("expected a number from 0 to 1")), "{text}");
+            assert!(
+                probability(text).is_err_and(|it| it.starts_with("expected a number from 0 to 1")),
+                "{text}"
+            );
         }
     }
 }

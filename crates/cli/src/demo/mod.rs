@@ -169,8 +169,7 @@ impl Story {
         self.stage.print(closing).await;
         self.is_closed = true;
         self.scene.stop_recording();
-        let over =
-            "The cluster keeps running until Ctrl-C or --seconds. gRPC calls go on, and the Services of act 4 change.";
+        let over = "The cluster keeps running until Ctrl-C or --seconds. gRPC calls go on, and Services of act 4 change.";
         let over = wrapped(over, self.stage.look().width, 0);
         self.stage.print(format!("\n{over}\n{}", self.addresses())).await;
         tokio::select! {

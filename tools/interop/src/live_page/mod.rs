@@ -70,11 +70,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
 }
 
 /// Looks at the page of a program of its own, which is stopped and started again meanwhile.
-async fn visit_program(
-    browser: &mut DevTools,
-    failures: &mut Failures,
-    folder: Option<&Path>,
-) -> Result<()> {
+async fn visit_program(browser: &mut DevTools, failures: &mut Failures, folder: Option<&Path>) -> Result<()> {
     let mut program = Program::start().await?;
     for (screen, width, height, is_phone) in SCREENS {
         for scheme in ["light", "dark"] {
