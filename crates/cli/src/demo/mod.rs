@@ -66,8 +66,8 @@ const COMPARABLE_AFTER: usize = 3;
 /// It needs no cluster: it starts an API server with simulated nodes. In each act it makes
 /// something happen, and prints what it measured. The acts: (1) an informer lists and watches pods;
 /// (2) its connection is cut; (3) the history of the server expires; (4) the leader of two
-/// controllers is killed; (5) pods are replaced during gRPC calls; (6) a handler is slow. A table at
-/// the end compares the informer with two clients that list and watch without one.
+/// controllers is killed; (5) pods are replaced during gRPC calls; (6) a handler is slow. A table
+/// at the end compares the informer with two clients that list and watch without one.
 ///
 /// The story takes about half a minute on a terminal. Then the cluster keeps running until Ctrl-C.
 /// Meanwhile look around, and change what you like: in a browser at the printed address of the live

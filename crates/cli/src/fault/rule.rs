@@ -18,7 +18,8 @@ pub(super) struct ScopeFlags {
     /// Only the object of this name.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Only this subresource, for example status; an empty one means requests for the object itself.
+    /// Only this subresource, for example status; an empty one means requests for the object
+    /// itself.
     #[arg(long, value_name = "PART")]
     subresource: Option<String>,
     /// Only requests of this user.

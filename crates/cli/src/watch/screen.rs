@@ -39,7 +39,7 @@ pub(super) fn is_possible() -> bool {
 pub(super) struct Subject {
     /// For example `pods in default`.
     pub(super) title: String,
-    /// What is shown instead of an empty table.
+    /// The text in the place of an empty table.
     pub(super) nothing_found: String,
     pub(super) columns: Columns,
     pub(super) shape: Shape,

@@ -7,8 +7,9 @@
 //!
 //! Only a real browser proves that the page is drawn, that its numbers move, that nothing is
 //! blocked by its content policy, and that it fits a phone. The checks fail the task. They wait for
-//! conditions, so that a busy machine makes them slow and not wrong. Screenshots are for people, and
-//! taken on request, once the plots have something to show: those of the demo are in `docs/images`.
+//! conditions, so that a busy machine makes them slow and not wrong. Screenshots are for people,
+//! and taken on request, once the plots have something to show: those of the demo are in
+//! `docs/images`.
 //!
 //! The `mod` lines below are in layer order.
 
