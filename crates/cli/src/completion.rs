@@ -19,8 +19,8 @@ Only in this shell, to try it:
 
 /// Print a script that completes the command line in a shell.
 ///
-/// New shells complete commands, flags and their values after the script was put where the shell
-/// finds it. Print it again after an update of dogwatch.
+/// Put it where the shell looks for such scripts, which is listed below: shells that you start from
+/// then on complete commands, flags and their values. Print it again after an update of dogwatch.
 #[derive(Debug, clap::Args)]
 #[command(visible_alias = "completions", after_long_help = EXAMPLES)]
 pub(crate) struct Options {

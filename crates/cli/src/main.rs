@@ -17,6 +17,7 @@ mod signals;
 mod printer;
 mod connection;
 mod private_file;
+mod number;
 mod listen_address;
 mod advice;
 mod survey;
@@ -127,6 +128,32 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    /// The standard library says what is wrong with a digit, and not what is expected.
+    #[test]
+    fn no_flag_rejects_a_value_with_a_message_of_the_standard_library() {
+        const MESSAGES: [&str; 5] =
+            ["invalid digit", "invalid float", "cannot parse integer", "number too", " is not in "];
+        fn rejections(command: &clap::Command, path: &[String]) -> Vec<String> {
+            let flags = command.get_arguments().filter(|it| it.get_action().takes_values());
+            let words = flags.map(|it| match it.get_long() {
+                Some(flag) => format!("--{flag}=?!"),
+                None => "?!".to_owned(),
+            });
+            let parsed =
+                words.map(|it| Arguments::command().try_get_matches_from(path.iter().cloned().chain([it])));
+            let is_about_it = |it: &clap::Error| it.kind() == clap::error::ErrorKind::ValueValidation;
+            let own = parsed.filter_map(|it| it.err().filter(is_about_it)).map(|it| it.to_string());
+            let below = command.get_subcommands();
+            let below = below.flat_map(|it| rejections(it, &[path, &[it.get_name().to_owned()]].concat()));
+            own.chain(below).collect()
+        }
+        let rejections = rejections(&Arguments::command(), &["dogwatch".to_owned()]);
+        assert!(rejections.len() > 20, "{rejections:#?}");
+        let unclear: Vec<_> =
+            rejections.iter().filter(|it| MESSAGES.iter().any(|part| it.contains(part))).collect();
+        assert!(unclear.is_empty(), "{unclear:#?}");
     }
 
     /// Lines that are not wrapped here would be wrapped by the terminal, each with a short rest.

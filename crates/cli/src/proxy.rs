@@ -16,7 +16,7 @@ use dogwatch_proxy::{Proxy, ProxyOptions, ServerCertificate};
 use crate::connection::Connection;
 use crate::listen_address::{address, host};
 use crate::private_file::write_private;
-use crate::signals;
+use crate::{number, signals};
 
 const EXAMPLES: &str = "\
 It prints one line to stdout, `ready URL`, when it is ready; Ctrl-C and
@@ -118,17 +118,17 @@ pub(crate) struct Options {
     rules: Option<PathBuf>,
     /// The time in seconds for which the API server's decisions about a caller are used again for
     /// new requests. A right that is revoked lasts at most this long for them.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = number::whole::<u64>(1..=3600))]
     review_ttl: u64,
     /// The longest time in seconds between two reviews of an open watch, which ends when its caller
     /// has lost the right; at least --review-ttl.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = number::whole::<u64>(1..=3600))]
     watch_review_ttl: u64,
     /// Serve /livez, /readyz and /metrics on this address, over HTTP.
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     metrics_bind: Option<SocketAddr>,
     /// The number of connections that are served at the same time; more wait.
-    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = number::whole::<u32>(1..=u32::MAX.into()))]
     max_connections: u32,
     #[command(flatten)]
     connection: Connection,

@@ -54,7 +54,8 @@ pub(crate) struct Options {
     /// The namespace of a target without one, instead of the kubeconfig's.
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Resolve for a client in this zone: endpoints that are hinted to other zones are not used.
+    /// Resolve for a client in this zone: endpoints with topology hints for other zones are not
+    /// used.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     zone: String,
     /// Resolve for a client on this node.

@@ -120,7 +120,7 @@ export function updateQueues(snapshot, rates, series) {
     const [problem, line, keys, none] = target.lastElementChild.children;
     setMessage(problem, null);
     setText(line, queueLine(sink));
-    fillTable(keys, KEYS, work.keys.map(keyRow));
+    fillTable(keys, KEYS, work.keys.map((it) => keyRow(it, controller)));
     setAttribute(none, "hidden", work.keys.length ? "" : null);
     setText(none, "No key is in flight or waits for a retry.");
   });
@@ -144,11 +144,14 @@ function queueLine({ work, controller }) {
   return `${parts.join("; ")}.`;
 }
 
-function keyRow(it) {
+/** What is shown instead of causes that were not recorded, because no one looked yet. */
+const BEFORE_THE_FIRST_LOOK = "not known: it began before the first look at this page";
+
+function keyRow(it, controller) {
   const time = it.for_ms != null ? format.duration(it.for_ms) : it.due_ms != null ? `in ${format.duration(it.due_ms)}` : "–";
   return {
     key: `${it.state}/${it.key}`,
-    cells: [it.key, [it.state, it.attempts > 0 ? "warn" : null], time, [format.count(it.attempts), it.attempts > 0 ? "warn" : null], it.causes ?? ""],
+    cells: [it.key, [it.state, it.attempts > 0 ? "warn" : null], time, [format.count(it.attempts), it.attempts > 0 ? "warn" : null], it.causes ?? (controller && it.state.startsWith("in flight") ? BEFORE_THE_FIRST_LOOK : "")],
   };
 }
 

@@ -99,7 +99,7 @@ export class Diagram {
     setLine(queue, 1, `of ${format.count(informer.queue_capacity)}`);
     const held = informer.bytes == null ? "" : `, ${format.bytes(informer.bytes)}`;
     setLine(cache, 0, `${format.plural(informer.objects, "object")}${held}`);
-    setLine(cache, 1, informer.resource_version ? `rv ${informer.resource_version}` : "no version yet");
+    setLine(cache, 1, informer.resource_version ? `version ${informer.resource_version}` : "no version yet");
     const update = (child, it) => {
       place(child, row + shown.indexOf(it));
       setName(child, it.name);

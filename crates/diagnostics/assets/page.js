@@ -19,6 +19,8 @@ function update(snapshot) {
   interval = snapshot.interval_ms;
   series.begin(snapshot.time_ms);
   const rates = sample(snapshot);
+  // For tests of the page: each snapshot is another one.
+  setAttribute(document.body, "data-snapshot", snapshot.time_ms);
   setText(document.getElementById("program"), snapshot.program.name);
   document.title = `${snapshot.program.name} · dogwatch diagnostics`;
   updateTotals(snapshot, rates);
@@ -68,6 +70,8 @@ function sample(snapshot) {
 
 function updateTotals(snapshot, rates) {
   const sum = (items, value) => items.reduce((total, it) => total + (value(it) ?? 0), 0);
+  // Not known before the second snapshot, which is not the same as none.
+  const sumOfRates = (items, value) => (items.some((it) => value(it) != null) ? sum(items, value) : null);
   const { informers, controllers, queues, channels } = snapshot;
   const totals = [];
   if (informers.length) {
@@ -79,11 +83,11 @@ function updateTotals(snapshot, rates) {
     totals.push(["Objects", format.count(objects), null, ["objects", objects, "gauge"]]);
     const measured = informers.filter((it) => it.bytes != null);
     if (measured.length) totals.push(["Memory of objects", format.bytes(sum(measured, (it) => it.bytes)), null, ["bytes", sum(measured, (it) => it.bytes), "gauge"]]);
-    const events = sum(informers, (it) => rates.informers.get(it.id).received);
+    const events = sumOfRates(informers, (it) => rates.informers.get(it.id).received);
     totals.push(["Events", format.rate(events), null, ["events", events, "gauge"]]);
   }
   if (controllers.length) {
-    const reconciles = sum(controllers, (it) => rates.taken.get(`c${it.id}`));
+    const reconciles = sumOfRates(controllers, (it) => rates.taken.get(`c${it.id}`));
     totals.push(["Reconciles", format.rate(reconciles), null, ["reconciles", reconciles, "gauge"]]);
   }
   if (controllers.length || queues.length) {
@@ -91,7 +95,7 @@ function updateTotals(snapshot, rates) {
     totals.push(["Keys waiting", format.count(ready), null, ["waiting", ready, "gauge"]]);
   }
   if (channels.length) {
-    const calls = sum(channels, (it) => rates.channels.get(it.id));
+    const calls = sumOfRates(channels, (it) => rates.channels.get(it.id));
     totals.push(["Calls", format.rate(calls), null, ["calls", calls, "gauge"]]);
   }
   const create = ([title, , , trend]) =>

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::cost::{Memory, Stopwatch};
 use super::payload::PodView;
 use crate::connection::Connection;
-use crate::target;
+use crate::{number, target};
 
 /// Sync one informer with a whole collection and print the cost as one line of JSON.
 ///
@@ -38,7 +38,7 @@ pub(super) struct Options {
     #[arg(long, value_enum, default_value = "json")]
     encoding: EncodingChoice,
     /// Wait for this many changes after the sync, and report the cost of each.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u64>(1..=u64::MAX))]
     updates: Option<u64>,
     #[command(flatten)]
     connection: Connection,

@@ -101,7 +101,7 @@ impl Comparison {
         for line in [
             counts.as_str(),
             expired.as_str(),
-            "informer:    lists when events have expired, and reports what is different",
+            "informer:    lists again when events have expired, and reports differences",
             "watch once:  lists, watches, and ends with its watch, like kubectl get -w",
             "watch again: lists, watches, and watches again, without keeping a version",
         ] {

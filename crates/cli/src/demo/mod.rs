@@ -47,7 +47,7 @@ use tokio::time::Instant;
 use crate::connection::Connection;
 use crate::printer::Printer;
 use crate::sanitize::without_controls;
-use crate::{signals, survey};
+use crate::{number, signals, survey};
 use acts::ACTS;
 use comparison::Comparison;
 use scene::Scene;
@@ -64,10 +64,10 @@ const COMPARABLE_AFTER: usize = 3;
 /// Show in six acts how clients survive failures, on its own cluster.
 ///
 /// It needs no cluster: it starts an API server with simulated nodes. In each act it makes
-/// something happen, and prints what it measured. The acts: an informer lists and watches; its
-/// connection is cut; the history of the server expires; the leading one of two controllers is
-/// killed; pods are replaced during gRPC calls; a handler is slow. A table at the end compares the
-/// informer with two clients that list and watch without one.
+/// something happen, and prints what it measured. The acts: (1) an informer lists and watches pods;
+/// (2) its connection is cut; (3) the history of the server expires; (4) the leader of two
+/// controllers is killed; (5) pods are replaced during gRPC calls; (6) a handler is slow. A table
+/// at the end compares the informer with two clients that list and watch without one.
 ///
 /// The story takes about half a minute on a terminal. Then the cluster keeps running until Ctrl-C.
 /// Meanwhile look around, and change what you like: in a browser at the printed address of the live
@@ -79,26 +79,25 @@ const COMPARABLE_AFTER: usize = 3;
 ///
 /// Output: a line that begins with "ACT" opens an act, and the next one says what it is about. The
 /// lines of an act begin with the seconds since the start; "> " marks what the demo does, and the
-/// rest is what it measured. On a pipe or file the text is
-/// the same, one fact per line, without colours and without pauses for reading. NO_COLOR and
-/// TERM=dumb turn colours off.
+/// rest is what it measured. On a pipe or file the text is the same, one fact per line, without
+/// colours and without pauses for reading. NO_COLOR and TERM=dumb turn colours off.
 ///
 /// With a connection flag, such as --server or --kubeconfig, there is no story: it prints the
-/// resource types of that server, with the number of objects of some, and changes nothing there.
+/// resource types of that server, counts the objects of common ones, and changes nothing there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Stop after this many seconds; a story that is not over ends with a summary. By default it
     /// runs until Ctrl-C.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "connection")]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u64>(1..=u64::MAX), conflicts_with = "connection")]
     seconds: Option<u64>,
     /// Print only the headlines, the summary and the closing table.
     #[arg(short, long, conflicts_with = "connection")]
     quiet: bool,
     /// The port of the API server, on 127.0.0.1. By default a free one.
-    #[arg(long, value_name = "P", conflicts_with = "connection")]
+    #[arg(long, value_name = "P", value_parser = number::port(), conflicts_with = "connection")]
     port: Option<u16>,
     /// The port of the live page, on 127.0.0.1. By default a free one.
-    #[arg(long, value_name = "P", conflicts_with = "connection")]
+    #[arg(long, value_name = "P", value_parser = number::port(), conflicts_with = "connection")]
     page_port: Option<u16>,
     /// With a connection flag: count only the objects of this namespace.
     #[arg(short, long, value_name = "NAME", requires = "connection")]
@@ -170,8 +169,7 @@ impl Story {
         self.stage.print(closing).await;
         self.is_closed = true;
         self.scene.stop_recording();
-        let over =
-            "The cluster keeps running until Ctrl-C or --seconds. Calls go on, and Services get other hosts.";
+        let over = "The cluster keeps running until Ctrl-C or --seconds. gRPC calls go on, and Services of act 4 change.";
         let over = wrapped(over, self.stage.look().width, 0);
         self.stage.print(format!("\n{over}\n{}", self.addresses())).await;
         tokio::select! {

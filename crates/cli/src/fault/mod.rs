@@ -19,6 +19,7 @@ use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
 use crate::connection::Connection;
+use crate::number;
 use admin::FaultApi;
 use rule::{RuleFlags, ScopeFlags};
 
@@ -126,7 +127,7 @@ enum Output {
 #[derive(Debug, clap::Args)]
 struct RemoveOptions {
     /// The numbers of the rules, as `list` shows them.
-    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "ID", value_parser = number::any(), required_unless_present = "all", conflicts_with = "all")]
     ids: Vec<u64>,
     /// Remove all rules, and resume the delivery of watches.
     #[arg(long)]
@@ -157,7 +158,7 @@ struct BookmarkOptions {
 #[derive(Debug, clap::Args)]
 struct CompactOptions {
     /// Keep the history from this version on. Without it, all of it is dropped.
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = number::any())]
     to: Option<u64>,
     #[command(flatten)]
     connection: Connection,

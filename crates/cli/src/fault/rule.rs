@@ -2,6 +2,8 @@
 
 use dogwatch_apiserver::faults::{Delay, Rule, RuleError, Scope};
 
+use crate::number;
+
 /// The requests that a fault is for. All conditions must hold; without any, all requests match.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Requests")]
@@ -10,13 +12,14 @@ pub(super) struct ScopeFlags {
     /// Only this resource: its plural name, or plural.group, for example pods or deployments.apps.
     #[arg(long, value_name = "RESOURCE")]
     resource: Option<String>,
-    /// Only requests for this namespace. Those for all namespaces are in none.
+    /// Only requests for this namespace. Requests for all namespaces do not match.
     #[arg(short, long, value_name = "NS")]
     namespace: Option<String>,
     /// Only the object of this name.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Only this subresource, for example status; the empty string is the object itself.
+    /// Only this subresource, for example status; an empty one means requests for the object
+    /// itself.
     #[arg(long, value_name = "PART")]
     subresource: Option<String>,
     /// Only requests of this user.
@@ -53,16 +56,16 @@ pub(super) struct RuleFlags {
 #[group(id = "frequency")]
 struct FrequencyFlags {
     /// Let the first N matches through.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::any())]
     after: Option<u64>,
     /// Fire at most N times.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u64>(1..=u64::MAX))]
     times: Option<u64>,
     /// Fire with this probability, from 0 to 1.
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = number::probability)]
     probability: Option<f64>,
     /// The seed of everything random about the rule: the same requests meet the same faults.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::any())]
     seed: u64,
 }
 
@@ -75,7 +78,7 @@ struct RequestFlags {
     #[arg(long, value_name = "TIME")]
     delay: Option<Delay>,
     /// Reject requests with this status code.
-    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u16).range(400..600), conflicts_with = "reset")]
+    #[arg(long, value_name = "CODE", value_parser = number::whole::<u16>(400..=599), conflicts_with = "reset")]
     refuse: Option<u16>,
     /// The reason of the error, for example Conflict. Defaults to the one of the status code.
     #[arg(long, value_name = "REASON", requires = "refuse")]
@@ -84,7 +87,7 @@ struct RequestFlags {
     #[arg(long, value_name = "TEXT", requires = "refuse")]
     message: Option<String>,
     /// The Retry-After of the error; 0 omits it. Defaults to 1 with --refuse 429.
-    #[arg(long, value_name = "SECONDS", requires = "refuse")]
+    #[arg(long, value_name = "SECONDS", value_parser = number::whole::<u32>(0..=u32::MAX.into()), requires = "refuse")]
     retry_after: Option<u32>,
     /// Cut the connection before the request is carried out, or after it instead of responding.
     #[arg(long, value_name = "WHEN", value_parser = ["before", "after"])]
@@ -103,13 +106,13 @@ struct WatchFlags {
     #[arg(long)]
     pause: bool,
     /// End watches after N events, as if they had timed out.
-    #[arg(long, value_name = "N", conflicts_with = "cut_after")]
+    #[arg(long, value_name = "N", value_parser = number::any(), conflicts_with = "cut_after")]
     drop_after: Option<u64>,
     /// Cut the connections of watches after N events.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::any())]
     cut_after: Option<u64>,
     /// Deliver in pieces of this many bytes.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "BYTES", value_parser = number::whole::<u64>(1..=u64::MAX))]
     split: Option<u64>,
     /// Collect events for this time, and deliver them in one write.
     #[arg(long, value_name = "TIME")]

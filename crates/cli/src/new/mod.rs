@@ -45,18 +45,19 @@ instead.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The name of the operator, as in website-operator: of its package, image and namespace.
+    /// The name of the operator, for example website-operator. Its package, its image and its
+    /// namespace have this name too.
     name: String,
-    /// The folder for the project, which must not exist or be empty. Defaults to ./NAME.
+    /// The folder for the project: a new one, or an empty one. Defaults to ./NAME.
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
     /// The API group of the custom resource, a domain.
     #[arg(long, default_value = "example.com")]
     group: String,
-    /// The kind of the custom resource. Defaults to the name without -operator: Website.
+    /// The kind of the custom resource. Defaults to the name without -operator, here Website.
     #[arg(long)]
     kind: Option<String>,
-    /// The plural name of the resource. By default that of a regular English noun: websites.
+    /// The plural name of the resource. Defaults to the regular English plural, here websites.
     #[arg(long)]
     plural: Option<String>,
     /// The dogwatch to depend on: a checkout, or a git URL. Required until there is a release.

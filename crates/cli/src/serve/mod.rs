@@ -20,7 +20,7 @@ use secrecy::SecretString;
 use crate::connection::secret;
 use crate::listen_address::{address, host};
 use crate::private_file::write_private;
-use crate::{signals, simulation};
+use crate::{number, signals, simulation};
 use banner::{Banner, Simulated, not_enforced};
 
 const EXAMPLES: &str = "\
@@ -104,7 +104,8 @@ const MANAGER_START: Duration = Duration::from_secs(5);
 
 /// Run a Kubernetes API server on this machine, without a cluster.
 ///
-/// It serves every built-in kind and custom resource definitions, for kubectl and any other client.
+/// It serves every built-in kind, and the kinds of custom resource definitions, to kubectl and any
+/// other client.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -181,7 +182,7 @@ pub(crate) struct Options {
     #[arg(long)]
     admin: bool,
     /// Generate the same uids and names in every run, and start the clock in 2026.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = number::any())]
     seed: Option<u64>,
 }
 

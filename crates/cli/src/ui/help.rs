@@ -4,7 +4,7 @@
 pub(super) const LINES: &[&str] = &[
     "Moving",
     "  Up Down j k          one line",
-    "  PageUp PageDown b Space   one page",
+    "  PgUp PgDn b Space    one page",
     "  Home End g G         the first or the last line",
     "  Left Right           scroll sideways; Left also goes to the kinds",
     "  Tab Shift-Tab        the next or previous kind that is watched",

@@ -116,12 +116,9 @@ fn report(views: &[View], printed: &[Printed]) -> anyhow::Result<()> {
     }
     let is_table = |it: &View| matches!(it.options.output, Output::Table | Output::Wide);
     if views.iter().all(is_table) && !printed.iter().any(|it| it.any) {
-        let place = views
-            .iter()
-            .find_map(View::namespace)
-            .map(|it| format!(" in {it} namespace."))
-            .unwrap_or_default();
-        let _ = writeln!(io::stderr(), "No resources found{place}");
+        // Of several, one in a namespace, which is what the user may have wrong.
+        let view = views.iter().find(|it| it.namespace().is_some()).or(views.first());
+        let _ = view.map(|it| writeln!(io::stderr(), "{}", it.nothing_found()));
     }
     Ok(())
 }
@@ -253,6 +250,9 @@ async fn print_changes<T: Object>(
     for name in missing(view, &all) {
         let resource = view.found.group_resource();
         let _ = writeln!(io::stderr(), "{resource} {name:?} does not exist; waiting for it");
+    }
+    if first.is_empty() && view.names.is_empty() {
+        let _ = writeln!(io::stderr(), "{}: no objects yet; waiting for changes", view.title());
     }
     drop(all);
     // Changes since the list stay after it, and in order.

@@ -226,6 +226,11 @@ impl LiveTable {
         lines
     }
 
+    /// Returns true if there is no row to show.
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.len() == 0
+    }
+
     /// Returns the rows for `room` lines and, if there are more, a line about the others.
     fn fitting(&self, room: usize, window: &mut Window) -> (Vec<Shown<'_>>, Option<String>) {
         let count = self.order.len();

@@ -68,7 +68,9 @@ async fn show(views: &[View], end: impl Future) -> anyhow::Result<()> {
 
 fn pane(view: &View) -> Pane {
     let (informer, columns) = view.row_informer();
-    let subject = Subject { title: view.title(), columns, shape: view.shape(), names: view.names.clone() };
+    let (title, nothing_found) = (view.title(), view.nothing_found());
+    let names = view.names.clone();
+    let subject = Subject { title, nothing_found, columns, shape: view.shape(), names };
     let elsewhere = (!io::stderr().is_terminal()).then(|| view.status_printer());
     Pane::new(informer, subject, elsewhere)
 }

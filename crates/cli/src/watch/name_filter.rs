@@ -27,6 +27,11 @@ impl NameFilter {
         }
     }
 
+    /// Returns true if all objects are shown.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns true if an object is to be shown.
     pub(super) fn wants(&self, object: &impl Object) -> bool {
         self.0.is_empty() || self.0.iter().any(|it| it == object.header().name)

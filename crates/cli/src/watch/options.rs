@@ -8,8 +8,8 @@ use crate::connection::Connection;
 const EXAMPLES: &str = "\
 On a terminal, the table is updated in place. Keys: q quits; the arrows,
 PageUp, PageDown, Home and End scroll (also j, k, b, Space, g, G). The first
-line says NOT SYNCED while the server cannot be reached: the rows are then
-those of before.
+line says NOT SYNCED while the server cannot be reached: the rows are then the
+last ones that it sent.
 
 With several resources, their tables are stacked, and Tab selects the one that
 scrolls.
@@ -21,7 +21,7 @@ and none are merged; with --once, only the existing objects:
   -o json   {\"type\":\"ADDED\",\"object\":{...}}
   -o name   pod/web-1
   -o yaml   a document, after --- and a comment with the change
-With several resources, names in tables are those of -o name, and each
+With several resources, names in tables are written as with -o name, and each
 resource has headings of its own. Existing objects come first, as ADDED.
 Problems and progress go to stderr; on Ctrl-C and SIGTERM it exits with 0.
 

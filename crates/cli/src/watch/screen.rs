@@ -39,6 +39,8 @@ pub(super) fn is_possible() -> bool {
 pub(super) struct Subject {
     /// For example `pods in default`.
     pub(super) title: String,
+    /// The text in the place of an empty table.
+    pub(super) nothing_found: String,
     pub(super) columns: Columns,
     pub(super) shape: Shape,
     pub(super) names: NameFilter,
@@ -117,6 +119,19 @@ impl Pane {
         Ok(())
     }
 
+    /// Returns the lines of the table. One that is empty, and known to be, says so.
+    fn lines(&mut self, room: usize, times: (Instant, Timestamp)) -> Vec<Marked> {
+        let mut lines = match self.table.is_empty() && self.synced_at.is_some() {
+            true => vec![(None, without_controls(&self.subject.nothing_found))],
+            false => {
+                let (columns, shape) = (self.subject.columns.get(), self.subject.shape.clone());
+                self.table.lines(columns, shape, room, &mut self.window, times)
+            }
+        };
+        lines.truncate(room);
+        lines
+    }
+
     fn print_status(&mut self) {
         if let Some(status_printer) = &mut self.status_printer {
             status_printer.print_new(&self.informer.health());
@@ -187,10 +202,7 @@ impl LiveView {
                 if is_one {
                     lines.push((None, String::new()));
                 }
-                let (columns, shape) = (pane.subject.columns.get(), pane.subject.shape.clone());
-                let mut table = pane.table.lines(columns, shape, rooms[at], &mut pane.window, times);
-                table.truncate(rooms[at]);
-                lines.extend(table);
+                lines.extend(pane.lines(rooms[at], times));
             }
             lines
         })

@@ -140,6 +140,14 @@ impl View {
         title(&self.found, self.namespace())
     }
 
+    /// Returns what is said if there is no object, with the words of kubectl.
+    pub(super) fn nothing_found(&self) -> String {
+        match self.namespace() {
+            Some(namespace) => format!("No resources found in {namespace} namespace."),
+            None => "No resources found".to_owned(),
+        }
+    }
+
     pub(super) fn status_printer(&self) -> StatusPrinter {
         let messages = StatusMessages::new(&self.found.group_resource(), RETRY_INTERVAL);
         StatusPrinter::new(messages, self.is_one_of_several)

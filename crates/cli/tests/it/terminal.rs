@@ -82,6 +82,22 @@ async fn without_colour_no_change_is_coloured() {
 }
 
 #[tokio::test]
+async fn an_empty_table_says_that_nothing_was_found_until_something_is() {
+    let server = ApiServer::builder().start().await.expect("started");
+    let mut watch = start(&server, "xterm");
+    let is_empty = |it: &str| it.lines().any(|it| it == "No resources found in default namespace.");
+    watch.until_picture("the message", |it| is_empty(it) && it.contains("0 objects, synced")).await;
+    let maps =
+        dogwatch::api::ResourceType::namespaced(dogwatch::api::Gvk::new("", "v1", "ConfigMap"), "configmaps");
+    let map = serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "new" } });
+    apply(&client(&server), &maps, "default", &map).await;
+    let has_row = |it: &str| it.contains("NAME ") && it.lines().any(|it| it.starts_with("new "));
+    watch.until_picture("the object", |it| has_row(it) && !is_empty(it)).await;
+    watch.type_keys("q");
+    assert_eq!(watch.ended().await, Some(0));
+}
+
+#[tokio::test]
 async fn a_lost_server_is_shown_as_not_synced() {
     let server = ApiServer::builder().yaml(MAP).start().await.expect("started");
     let watch = start(&server, "xterm");

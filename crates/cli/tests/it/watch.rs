@@ -282,6 +282,19 @@ async fn an_empty_collection_prints_kubectls_message() {
     assert_eq!(once(&server, &["pods", "-o", "json"]).await, [] as [&str; 0]);
 }
 
+#[tokio::test]
+async fn an_empty_collection_is_reported_before_its_first_change() {
+    let server = cluster().await;
+    let mut command = RunningCommand::start(&server, &["watch", "cm", "-l", "app=new", "-o", "name"]);
+    command.stderr_line("configmaps in default: no objects yet; waiting for changes").await;
+    let client = client(&server);
+    put(&client, "other", "1").await;
+    let metadata = json!({ "name": "new", "labels": { "app": "new" } });
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
+    apply(&client, &config_maps(), "default", &map).await;
+    assert_eq!(command.line().await, "configmap/new");
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn every_change_is_a_line_until_an_interrupt() {

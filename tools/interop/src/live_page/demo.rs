@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use processes::process::Process;
 use tempfile::TempDir;
 use testbed::server::OwnServer;
@@ -13,6 +13,8 @@ use tokio::time::Instant;
 const MARK: &str = " in a browser";
 /// The words after the last act.
 const END: &str = "The cluster keeps running";
+/// The words about an act that gave up.
+const UNFINISHED: &str = "not finished";
 /// The time for all acts of the demo, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
 const POLL: Duration = Duration::from_millis(100);
@@ -44,6 +46,7 @@ impl Demo {
             self.process.ensure_alive()?;
             let output = self.process.output()?;
             if output.contains(END) {
+                ensure!(!output.contains(UNFINISHED), "an act of the demo did not finish:\n{output}");
                 return page_of(&output).context("the demo prints no address of a page");
             }
             if begun.elapsed() >= LIMIT {

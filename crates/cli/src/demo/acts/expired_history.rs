@@ -58,7 +58,7 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     let known = scene.watch_again.tap.pods().len();
     stage
         .finds(format!(
-            "The client that watches again still knows {}: no watch corrects that.",
+            "The client that watches again still knows {}: no later event corrects that.",
             counted(known, "pod")
         ))
         .await;

@@ -17,7 +17,7 @@ use crate::demo::waiting::within;
 
 pub(super) const TITLE: &str = "The leader is killed";
 pub(super) const ABOUT: &str =
-    "Of two replicas only one may work. The other takes over when the lease is not renewed.";
+    "Only one of two replicas may work. The other takes over if its lease is not renewed.";
 
 /// The Services of the act, before and after the leader is killed.
 const BEFORE: [&str; 3] = ["cart", "search", "shop"];

@@ -54,10 +54,10 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     let events = counted(events.len(), "event");
     stage
         .finds(format!(
-            "Deployment {deployment} (version {deployed_at}) made a ReplicaSet ({replicated_at}), {replica_set}."
+            "Deployment {deployment} (version {deployed_at}) made ReplicaSet {replica_set} ({replicated_at})."
         ))
         .await;
-    stage.finds(format!("That made {count}, the first at version {first_pod}, on {nodes}.")).await;
+    stage.finds(format!("That made {count}, the first at version {first_pod}. They run on {nodes}.")).await;
     stage
         .finds(format!("The watch sent {events}. After {ready_after} the cache had {replicas} ready pods."))
         .await;

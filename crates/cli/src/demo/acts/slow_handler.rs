@@ -62,8 +62,8 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
 
     stage
         .does(format!(
-            "Meanwhile {COUNTER} is updated {UPDATES} times; {} others are created and deleted.",
-            SHORT_LIVED.len()
+            "Meanwhile {COUNTER} is updated {UPDATES} times; {} are created and deleted.",
+            counted(SHORT_LIVED.len(), "other ConfigMap")
         ))
         .await;
     let began = Instant::now();
