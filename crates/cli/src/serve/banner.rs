@@ -176,7 +176,7 @@ mod tests {
             (
                 true,
                 Simulated::Nodes,
-                ["roles (RBAC)\n", "not enforced: pod security levels", "no container runs\n"],
+                ["roles (RBAC)\n", "not enforced: priority and fairness", "no container runs\n"],
             ),
         ] {
             let lines = Banner { rbac, simulated, ..PLAIN }.lines();
