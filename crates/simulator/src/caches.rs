@@ -4,7 +4,7 @@ use dogwatch_client::{Client, IgnoreWarnings};
 use dogwatch_core::{FieldSelector, Gvk, ResourceType};
 
 use crate::collection::CollectionSlot;
-use crate::index::{by_controller, by_label, by_node, by_selector, orphans};
+use crate::index::{by_controller, by_label, by_node, by_selector, by_tracking_job, orphans};
 use crate::object::{JsonObject, Pod};
 use crate::selector::{of_service, of_workload};
 
@@ -22,6 +22,14 @@ pub(crate) struct Caches {
     pub(crate) pods: CollectionSlot<Pod>,
     pub(crate) replica_sets: CollectionSlot<JsonObject>,
     pub(crate) deployments: CollectionSlot<JsonObject>,
+    pub(crate) stateful_sets: CollectionSlot<JsonObject>,
+    pub(crate) daemon_sets: CollectionSlot<JsonObject>,
+    pub(crate) jobs: CollectionSlot<JsonObject>,
+    pub(crate) cron_jobs: CollectionSlot<JsonObject>,
+    /// ControllerRevisions.
+    pub(crate) revisions: CollectionSlot<JsonObject>,
+    /// PersistentVolumeClaims.
+    pub(crate) claims: CollectionSlot<JsonObject>,
     pub(crate) services: CollectionSlot<JsonObject>,
     pub(crate) endpoints: CollectionSlot<JsonObject>,
     pub(crate) slices: CollectionSlot<JsonObject>,
@@ -47,7 +55,11 @@ impl Caches {
                 it
             }),
             pods: CollectionSlot::new(client, namespaced("", "Pod", "pods"), |it| {
-                it.index(by_controller()).index(orphans()).index(by_label()).index(by_node())
+                it.index(by_controller())
+                    .index(orphans())
+                    .index(by_label())
+                    .index(by_node())
+                    .index(by_tracking_job())
             }),
             replica_sets: CollectionSlot::new(
                 client,
@@ -57,6 +69,28 @@ impl Caches {
             deployments: CollectionSlot::new(client, namespaced("apps", "Deployment", "deployments"), |it| {
                 it.index(by_selector(of_workload))
             }),
+            stateful_sets: CollectionSlot::new(
+                client,
+                namespaced("apps", "StatefulSet", "statefulsets"),
+                |it| it.index(by_selector(of_workload)),
+            ),
+            daemon_sets: CollectionSlot::new(client, namespaced("apps", "DaemonSet", "daemonsets"), |it| {
+                it.index(by_selector(of_workload))
+            }),
+            jobs: CollectionSlot::new(client, namespaced("batch", "Job", "jobs"), |it| {
+                it.index(by_selector(of_workload)).index(by_controller())
+            }),
+            cron_jobs: CollectionSlot::new(client, namespaced("batch", "CronJob", "cronjobs"), |it| it),
+            revisions: CollectionSlot::new(
+                client,
+                namespaced("apps", "ControllerRevision", "controllerrevisions"),
+                |it| it.index(by_controller()).index(orphans()),
+            ),
+            claims: CollectionSlot::new(
+                client,
+                namespaced("", "PersistentVolumeClaim", "persistentvolumeclaims"),
+                |it| it,
+            ),
             services: CollectionSlot::new(client, namespaced("", "Service", "services"), |it| {
                 it.index(by_selector(of_service))
             }),

@@ -1,11 +1,11 @@
 //! The indexes of the caches, so that the cost of a change does not grow with the number of
 //! objects: pods by controller, node and label, and workloads by their selectors.
 
-use dogwatch_core::{Header, LabelSelector, Operator};
+use dogwatch_core::{Header, LabelSelector, Object, Operator};
 use dogwatch_informer::Index;
 use serde_json::Value;
 
-use crate::json_access::text;
+use crate::json_access::{items, text};
 use crate::object::{Payload, Pod};
 use crate::owner::controller;
 
@@ -17,6 +17,8 @@ pub(crate) const ORPHAN: &str = "orphan";
 pub(crate) const LABEL: &str = "label";
 /// Pods by the name of their node, which is empty if they have none.
 pub(crate) const NODE: &str = "node";
+/// Pods that wait to be counted, by the key of their Job.
+pub(crate) const TRACKED: &str = "tracked";
 /// Objects with a selector, by namespace and one label that the selector requires.
 pub(crate) const SELECTOR: &str = "selector";
 
@@ -48,6 +50,30 @@ pub(crate) fn by_node() -> Index<Pod> {
     Index::visiting(NODE, |pod: &Pod, found| found(pod.node()))
 }
 
+/// Indexes pods that wait to be counted by the key of their Job.
+pub(crate) fn by_tracking_job() -> Index<Pod> {
+    Index::visiting(TRACKED, |pod: &Pod, found| {
+        if let Some(job) = tracking_job(pod) {
+            found(&job);
+        }
+    })
+}
+
+/// Returns the key of the Job by which a pod waits to be counted: of its controller, or as a label
+/// names it if its controller has left it.
+pub(crate) fn tracking_job(pod: &Pod) -> Option<String> {
+    const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+    if !items(pod, "/metadata/finalizers").iter().any(|it| it == FINALIZER) {
+        return None;
+    }
+    let name = match controller(pod) {
+        Some(owner) if text(owner, "/kind") == "Job" => text(owner, "/name"),
+        Some(_) => return None,
+        None => text(pod, "/metadata/labels/batch.kubernetes.io~1job-name"),
+    };
+    (!name.is_empty()).then(|| format!("{}/{name}", pod.header().namespace.unwrap_or_default()))
+}
+
 /// Indexes objects by one label that their selector requires.
 pub(crate) fn by_selector<T: Payload>(selector: fn(&Value) -> Option<LabelSelector>) -> Index<T> {
     Index::new(SELECTOR, move |object: &T| {
@@ -77,7 +103,6 @@ pub(crate) fn anchor(namespace: &str, selector: &LabelSelector) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dogwatch_core::Object;
     use serde_json::json;
 
     use super::*;

@@ -49,20 +49,27 @@
 )]
 
 mod json_access;
+mod int_or_percent;
 mod settings;
 mod environment;
 mod condition;
 mod owner;
 mod selector;
+mod node_fit;
+mod template_hash;
+mod pod_template;
 mod object;
 mod index;
 mod collection;
+mod ownership;
+mod revisions;
 mod caches;
 mod recorder;
 mod health;
 mod supervise;
 mod component;
 mod pauses;
+mod backoff;
 mod finalizers;
 mod accounts;
 mod nodes;
@@ -70,6 +77,10 @@ mod scheduler;
 mod kubelet;
 mod replicasets;
 mod deployments;
+mod statefulsets;
+mod daemonsets;
+mod jobs;
+mod cronjobs;
 mod endpoints;
 mod simulator;
 mod manager;

@@ -18,11 +18,11 @@ use crate::component::Component;
 use crate::condition;
 use crate::environment::Environment;
 use crate::index::NODE;
-use crate::json_access::{at, flag, items, text};
+use crate::json_access::{flag, items, text};
+use crate::node_fit::{matches_selection, untolerated};
 use crate::object::{JsonObject, Pod, has_ended};
 use crate::owner::is_deleting;
 use crate::recorder::{Event, Recorder};
-use crate::selector::{of_labels, selects};
 
 /// The name of the component.
 const NAME: &str = "scheduler";
@@ -138,67 +138,15 @@ fn is_waiting(pod: &Value) -> bool {
 
 /// Returns the node for a pod: the next one of the round robin that fits.
 fn choose<'a>(pod: &Value, nodes: impl IntoIterator<Item = &'a Value>, round: usize) -> Option<&'a Value> {
-    let wanted = of_labels(pod, "/spec/nodeSelector")?;
     let fits = |node: &&Value| {
         condition::is_true(node, "Ready")
             && !flag(node, "/spec/unschedulable")
             && !is_deleting(node)
-            && selects(&wanted, node)
-            && matches_node_affinity(pod, node)
-            && items(node, "/spec/taints").iter().all(|it| tolerates(pod, it))
+            && matches_selection(pod, node)
+            && untolerated(pod, node, &["NoSchedule", "NoExecute"]).is_none()
     };
     let fitting: Vec<_> = nodes.into_iter().filter(fits).collect();
     fitting.get(round.checked_rem(fitting.len())?).copied()
-}
-
-/// Returns true if a node matches the required node affinity of a pod: all requirements of at least
-/// one term.
-fn matches_node_affinity(pod: &Value, node: &Value) -> bool {
-    let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
-    if at(pod, required).is_none() {
-        return true;
-    }
-    let labels = |key: &str| node.pointer("/metadata/labels")?.get(key)?.as_str();
-    let fields = |key: &str| (key == "metadata.name").then(|| text(node, "/metadata/name"));
-    items(pod, &format!("{required}/nodeSelectorTerms")).iter().any(|alternative| {
-        let (by_label, by_field) =
-            (items(alternative, "/matchExpressions"), items(alternative, "/matchFields"));
-        !(by_label.is_empty() && by_field.is_empty())
-            && by_label.iter().all(|it| is_true(it, labels(text(it, "/key"))))
-            && by_field.iter().all(|it| is_true(it, fields(text(it, "/key"))))
-    })
-}
-
-/// Returns true if a value, which may be absent, meets a requirement.
-fn is_true(term: &Value, value: Option<&str>) -> bool {
-    let listed = || value.is_some_and(|value| items(term, "/values").iter().any(|it| it == value));
-    let numbers = || {
-        let bound = items(term, "/values").first()?.as_str()?.parse::<i64>().ok()?;
-        Some((value?.parse::<i64>().ok()?, bound))
-    };
-    match text(term, "/operator") {
-        "In" => listed(),
-        "NotIn" => !listed(),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => numbers().is_some_and(|(value, bound)| value > bound),
-        "Lt" => numbers().is_some_and(|(value, bound)| value < bound),
-        _ => false,
-    }
-}
-
-/// Returns true if a taint does not keep a pod off a node.
-fn tolerates(pod: &Value, taint: &Value) -> bool {
-    if text(taint, "/effect") == "PreferNoSchedule" {
-        return true;
-    }
-    items(pod, "/spec/tolerations").iter().any(|it| {
-        let effect = matches!(text(it, "/effect"), "") || text(it, "/effect") == text(taint, "/effect");
-        let key = text(it, "/key").is_empty() || text(it, "/key") == text(taint, "/key");
-        let exists = text(it, "/operator") == "Exists";
-        let value = exists || (!text(it, "/key").is_empty() && text(it, "/value") == text(taint, "/value"));
-        effect && key && value
-    })
 }
 
 /// Sets the condition that there is no node for a pod. Returns true if that changed anything.
@@ -250,30 +198,6 @@ mod tests {
             (json!({ "key": "only", "operator": "Exists", "effect": "NoExecute" }), "-"),
         ] {
             assert_eq!(chosen(tolerating(toleration.clone()))[0], expected, "{toleration}");
-        }
-    }
-
-    #[test]
-    fn a_pod_may_require_nodes_by_name_and_by_label() {
-        let nodes = [node("a", json!({})), node("b", json!({}))];
-        let chosen = |alternatives: Value| {
-            let required = json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": alternatives } });
-            let pod = json!({ "spec": { "affinity": { "nodeAffinity": required } } });
-            choose(&pod, &nodes, 0).map(|it| text(it, "/metadata/name").to_owned())
-        };
-        let term = |key: &str, operator: &str| json!({ "key": key, "operator": operator, "values": ["b"] });
-        for (alternatives, expected) in [
-            (json!([{ "matchFields": [term("metadata.name", "In")] }]), Some("b")),
-            (json!([{ "matchExpressions": [term("disk", "NotIn")] }]), Some("a")),
-            (json!([{ "matchExpressions": [term("disk", "In"), term("none", "Exists")] }]), None),
-            (
-                json!([{ "matchExpressions": [term("none", "Exists")] }, { "matchExpressions": [term("disk", "In")] }]),
-                Some("b"),
-            ),
-            (json!([{ "matchExpressions": [term("disk", "Gt")] }]), None),
-            (json!([{}]), None),
-        ] {
-            assert_eq!(chosen(alternatives.clone()).as_deref(), expected, "{alternatives}");
         }
     }
 

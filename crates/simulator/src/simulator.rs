@@ -11,16 +11,20 @@ use tokio::task::JoinSet;
 use crate::accounts::Accounts;
 use crate::caches::Caches;
 use crate::component::{self, Component};
+use crate::cronjobs::CronJobs;
+use crate::daemonsets::DaemonSets;
 use crate::deployments::Deployments;
 use crate::endpoints::Endpoints;
 use crate::environment::{Clock, Environment};
 use crate::health::Health;
+use crate::jobs::{FinishedJobs, Jobs};
 use crate::kubelet::Kubelet;
 use crate::nodes::{self, Nodes};
 use crate::recorder::Recorder;
 use crate::replicasets::ReplicaSets;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
+use crate::statefulsets::StatefulSets;
 use crate::supervise::supervised;
 
 /// A running simulator. Dropping it ends all its tasks; what they have written stays.
@@ -148,6 +152,11 @@ impl SimulatorBuilder {
             spawn.component(|it| Accounts::new(&it.caches, it.settings.root_certificate.clone()));
             spawn.component(|it| ReplicaSets::new(&it.caches, &it.recorder, &it.environment));
             spawn.component(|it| Deployments::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| StatefulSets::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| DaemonSets::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| Jobs::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| FinishedJobs::new(&it.caches, &it.environment));
+            spawn.component(|it| CronJobs::new(&it.caches, &it.recorder, &it.environment));
             spawn.component(|it| Endpoints::new(&it.caches));
         }
         simulator

@@ -4,8 +4,11 @@
 
 mod test_cluster;
 mod managed_cluster;
+mod cron_jobs;
+mod daemon_sets;
 mod garbage_collection;
 mod garbage_cost;
+mod jobs;
 mod lifecycle;
 mod manager_lifecycle;
 mod namespaces;
@@ -13,4 +16,5 @@ mod pod_ends;
 mod refused_writes;
 mod simulators;
 mod stale_caches;
+mod stateful_sets;
 mod volume_protection;
