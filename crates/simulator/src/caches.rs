@@ -4,9 +4,13 @@ use dogwatch_client::{Client, IgnoreWarnings};
 use dogwatch_core::{FieldSelector, Gvk, ResourceType};
 
 use crate::collection::CollectionSlot;
-use crate::index::{by_controller, by_label, by_node, by_selector, by_tracking_job, orphans};
+use crate::index::{
+    by_class, by_controller, by_label, by_node, by_pending_class, by_selector, by_tracking_job,
+    by_waiting_claim, orphans,
+};
 use crate::object::{JsonObject, Pod};
-use crate::selector::{of_service, of_workload};
+use crate::pod_terms::{by_constrained, by_kept_away};
+use crate::selector::{of_budget, of_service, of_workload};
 
 /// The name of the service account that each namespace has.
 pub(crate) const ACCOUNT: &str = "default";
@@ -26,8 +30,14 @@ pub(crate) struct Caches {
     pub(crate) daemon_sets: CollectionSlot<JsonObject>,
     pub(crate) jobs: CollectionSlot<JsonObject>,
     pub(crate) cron_jobs: CollectionSlot<JsonObject>,
+    /// PodDisruptionBudgets.
+    pub(crate) budgets: CollectionSlot<JsonObject>,
     /// ControllerRevisions.
     pub(crate) revisions: CollectionSlot<JsonObject>,
+    /// PersistentVolumes.
+    pub(crate) volumes: CollectionSlot<JsonObject>,
+    /// StorageClasses.
+    pub(crate) classes: CollectionSlot<JsonObject>,
     /// PersistentVolumeClaims.
     pub(crate) claims: CollectionSlot<JsonObject>,
     pub(crate) services: CollectionSlot<JsonObject>,
@@ -60,6 +70,9 @@ impl Caches {
                     .index(by_label())
                     .index(by_node())
                     .index(by_tracking_job())
+                    .index(by_waiting_claim())
+                    .index(by_kept_away())
+                    .index(by_constrained())
             }),
             replica_sets: CollectionSlot::new(
                 client,
@@ -81,15 +94,28 @@ impl Caches {
                 it.index(by_selector(of_workload)).index(by_controller())
             }),
             cron_jobs: CollectionSlot::new(client, namespaced("batch", "CronJob", "cronjobs"), |it| it),
+            budgets: CollectionSlot::new(
+                client,
+                namespaced("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
+                |it| it.index(by_selector(of_budget)),
+            ),
             revisions: CollectionSlot::new(
                 client,
                 namespaced("apps", "ControllerRevision", "controllerrevisions"),
                 |it| it.index(by_controller()).index(orphans()),
             ),
+            volumes: CollectionSlot::new(client, cluster("PersistentVolume", "persistentvolumes"), |it| {
+                it.index(by_class())
+            }),
+            classes: CollectionSlot::new(
+                client,
+                ResourceType::cluster(Gvk::new("storage.k8s.io", "v1", "StorageClass"), "storageclasses"),
+                |it| it,
+            ),
             claims: CollectionSlot::new(
                 client,
                 namespaced("", "PersistentVolumeClaim", "persistentvolumeclaims"),
-                |it| it,
+                |it| it.index(by_pending_class()),
             ),
             services: CollectionSlot::new(client, namespaced("", "Service", "services"), |it| {
                 it.index(by_selector(of_service))

@@ -5,8 +5,8 @@ use dogwatch_core::{Header, LabelSelector, Object, Operator};
 use dogwatch_informer::Index;
 use serde_json::Value;
 
-use crate::json_access::{items, text};
-use crate::object::{Payload, Pod};
+use crate::json_access::{at, items, text};
+use crate::object::{JsonObject, Payload, Pod};
 use crate::owner::controller;
 
 /// Objects by the uid of their controller.
@@ -19,6 +19,12 @@ pub(crate) const LABEL: &str = "label";
 pub(crate) const NODE: &str = "node";
 /// Pods that wait to be counted, by the key of their Job.
 pub(crate) const TRACKED: &str = "tracked";
+/// Volumes by their storage class, which is empty if they have none.
+pub(crate) const CLASS: &str = "class";
+/// Claims without a volume by their storage class, which is empty if they wait for the default one.
+pub(crate) const PENDING_CLASS: &str = "pending-class";
+/// Pods without a node by the key of a claim that they use.
+pub(crate) const WAITING_CLAIM: &str = "waiting-claim";
 /// Objects with a selector, by namespace and one label that the selector requires.
 pub(crate) const SELECTOR: &str = "selector";
 
@@ -48,6 +54,45 @@ pub(crate) fn by_label<T: Payload>() -> Index<T> {
 /// Indexes pods by their node.
 pub(crate) fn by_node() -> Index<Pod> {
     Index::visiting(NODE, |pod: &Pod, found| found(pod.node()))
+}
+
+/// Indexes volumes by their storage class.
+pub(crate) fn by_class() -> Index<JsonObject> {
+    Index::visiting(CLASS, |it: &JsonObject, found| found(text(it, "/spec/storageClassName")))
+}
+
+/// Indexes claims without a volume by their storage class.
+pub(crate) fn by_pending_class() -> Index<JsonObject> {
+    Index::visiting(PENDING_CLASS, |it: &JsonObject, found| {
+        if text(it, "/spec/volumeName").is_empty() {
+            found(text(it, "/spec/storageClassName"));
+        }
+    })
+}
+
+/// Indexes pods without a node by the claims that they use.
+pub(crate) fn by_waiting_claim() -> Index<Pod> {
+    Index::visiting(WAITING_CLAIM, |pod: &Pod, found| {
+        if pod.node().is_empty() {
+            claims_of(pod).for_each(|it| found(&it));
+        }
+    })
+}
+
+/// Returns the keys of the claims that a pod uses, as text.
+pub(crate) fn claims_of(pod: &Pod) -> impl Iterator<Item = String> + '_ {
+    let namespace = pod.header().namespace.unwrap_or_default();
+    items(pod, "/spec/volumes").iter().filter_map(move |volume| {
+        let name = match text(volume, "/persistentVolumeClaim/claimName") {
+            // The claim of an ephemeral volume has the names of both.
+            "" if at(volume, "/ephemeral").is_some() => {
+                format!("{}-{}", pod.header().name, text(volume, "/name"))
+            }
+            "" => return None,
+            name => name.to_owned(),
+        };
+        Some(format!("{namespace}/{name}"))
+    })
 }
 
 /// Indexes pods that wait to be counted by the key of their Job.
@@ -106,7 +151,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::object::JsonObject;
     use crate::selector::of_workload;
 
     #[test]

@@ -6,7 +6,9 @@
 //! use, as kube-controller-manager does. A [`Simulator`] makes pods run:
 //!
 //! ```text
-//! Deployment ─► ReplicaSet ─► Pod ─► (scheduler) ─► (kubelet) ─► Ready ─► EndpointSlice, Endpoints ◄─ Service
+//! Deployment ─► ReplicaSet ─┬─► Pod ─► (scheduler) ─► (kubelet) ─► Ready ─► EndpointSlice, Endpoints ◄─ Service
+//! StatefulSet, DaemonSet ───┤    ▲
+//! CronJob ─► Job ───────────┘    └── PersistentVolumeClaim ◄─► PersistentVolume
 //! ```
 //!
 //! ```
@@ -50,6 +52,7 @@
 
 mod json_access;
 mod int_or_percent;
+mod quantity;
 mod settings;
 mod environment;
 mod condition;
@@ -60,6 +63,7 @@ mod template_hash;
 mod pod_template;
 mod object;
 mod index;
+mod pod_terms;
 mod collection;
 mod ownership;
 mod revisions;
@@ -73,6 +77,7 @@ mod backoff;
 mod finalizers;
 mod accounts;
 mod nodes;
+mod volumes;
 mod scheduler;
 mod kubelet;
 mod replicasets;
@@ -81,6 +86,7 @@ mod statefulsets;
 mod daemonsets;
 mod jobs;
 mod cronjobs;
+mod disruptions;
 mod endpoints;
 mod simulator;
 mod manager;

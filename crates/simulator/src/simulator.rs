@@ -14,6 +14,7 @@ use crate::component::{self, Component};
 use crate::cronjobs::CronJobs;
 use crate::daemonsets::DaemonSets;
 use crate::deployments::Deployments;
+use crate::disruptions::Disruptions;
 use crate::endpoints::Endpoints;
 use crate::environment::{Clock, Environment};
 use crate::health::Health;
@@ -26,6 +27,7 @@ use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::statefulsets::StatefulSets;
 use crate::supervise::supervised;
+use crate::volumes::{ClaimBinder, VolumeReclaimer};
 
 /// A running simulator. Dropping it ends all its tasks; what they have written stays.
 ///
@@ -146,7 +148,8 @@ impl SimulatorBuilder {
         let registered = watch::Sender::new(false);
         simulator.spawn_nodes(&parts, registered.clone());
         let mut spawn = Spawn { simulator: &mut simulator, parts: &parts, registered: &registered };
-        spawn.component(|it| Scheduler::new(&it.caches, &it.recorder, &it.environment));
+        spawn
+            .component(|it| Scheduler::new(&it.caches, &it.recorder, &it.environment, it.settings.workloads));
         spawn.component(|it| Kubelet::new(&it.caches, &it.recorder, &it.environment, &it.settings));
         if parts.settings.workloads {
             spawn.component(|it| Accounts::new(&it.caches, it.settings.root_certificate.clone()));
@@ -157,6 +160,9 @@ impl SimulatorBuilder {
             spawn.component(|it| Jobs::new(&it.caches, &it.recorder, &it.environment));
             spawn.component(|it| FinishedJobs::new(&it.caches, &it.environment));
             spawn.component(|it| CronJobs::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| Disruptions::new(&it.caches, &it.environment));
+            spawn.component(|it| ClaimBinder::new(&it.caches, &it.recorder));
+            spawn.component(|it| VolumeReclaimer::new(&it.caches, &it.environment));
             spawn.component(|it| Endpoints::new(&it.caches));
         }
         simulator

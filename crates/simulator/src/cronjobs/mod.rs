@@ -181,7 +181,7 @@ impl Round<'_> {
     async fn due(&self, schedule: &Schedule, zone: &TimeZone) -> Option<Timestamp> {
         let deadline = number(self.cron_job, "/spec/startingDeadlineSeconds").map(SignedDuration::from_secs);
         let created = text(self.cron_job, "/metadata/creationTimestamp");
-        let since = if self.last_schedule.is_empty() { created } else { &self.last_schedule };
+        let since = if self.last_schedule.is_empty() { created } else { self.last_schedule.as_str() };
         let earliest = deadline.and_then(|it| self.now.checked_sub(it).ok());
         let since: Timestamp = since.parse().ok()?;
         let (due, missed) =

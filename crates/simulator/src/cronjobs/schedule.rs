@@ -3,7 +3,7 @@
 
 use jiff::civil::{Date, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
-use jiff::{SignedDuration, Span, Timestamp};
+use jiff::{SignedDuration, Timestamp};
 
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -75,7 +75,8 @@ impl Schedule {
             if fields.include(date) {
                 // In the hour that a change of the clocks repeats, the order of the times of the
                 // clock is not that of time.
-                let times = fields.hours.iter().flat_map(|hour| fields.minutes.iter().map(|it| (*hour, *it)));
+                let times =
+                    fields.hours.iter().flat_map(|hour| fields.minutes.iter().map(move |it| (*hour, *it)));
                 let times = times.flat_map(|(hour, minute)| instants(date, hour, minute, zone));
                 if let Some(next) = times.flatten().filter(|it| *it > after).min() {
                     return Some(next);
@@ -158,8 +159,8 @@ pub(super) fn last_between(
     let Some(second) = schedule.next(first, zone).filter(|it| *it <= now) else { return (Some(first), 0) };
     let period = second.as_second().saturating_sub(first.as_second()).max(1);
     let missed = now.as_second().saturating_sub(first.as_second()) / period;
-    let jump = Span::new().try_seconds(missed.saturating_sub(1).saturating_mul(period)).ok();
-    let from = jump.and_then(|it| first.checked_add(it).ok()).unwrap_or(first);
+    let jump = SignedDuration::from_secs(missed.saturating_sub(1).saturating_mul(period));
+    let from = first.checked_add(jump).unwrap_or(first);
     let mut last = None;
     let mut next = schedule.next(from, zone);
     while let Some(time) = next.filter(|it| *it <= now) {

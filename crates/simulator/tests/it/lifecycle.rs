@@ -12,14 +12,17 @@ use crate::test_cluster::{Kind, TestCluster, TestServer, add, client, key_of};
 
 const PODS: Kind = ("v1", "Pod");
 const SETS: Kind = ("apps/v1", "ReplicaSet");
-const ALL: [&str; 12] = [
+const ALL: [&str; 15] = [
     "cronjob-controller",
     "daemonset-controller",
     "deployment-controller",
+    "disruption-controller",
     "endpointslice-controller",
     "job-controller",
     "kubelet",
     "nodes",
+    "persistentvolume-controller",
+    "persistentvolume-reclaimer",
     "replicaset-controller",
     "scheduler",
     "serviceaccount-controller",
