@@ -97,8 +97,8 @@ impl Pod {
         !self.has_ended && !self.is_deleting
     }
 
-    /// Returns the time until it has been ready for this many seconds: zero if it has been, `None` if
-    /// it is not ready.
+    /// Returns the time until it has been ready for this many seconds: zero if it has been, `None`
+    /// if it is not ready.
     pub(crate) fn available_after(&self, seconds: i64, now: Timestamp) -> Option<Duration> {
         let since = self.ready?;
         let rest =

@@ -195,7 +195,7 @@ impl<'a> ByNode<'a> {
         self.pods.keys().map(String::as_str).chain(missing.map(|(node, _)| node))
     }
 
-    /// Returns the pods of a node that are not being deleted; `None` if there are several of a kind.
+    /// Returns the pods of a node that are not being deleted; `None` if there are two of a kind.
     fn pair(&self, node: &str) -> Option<Pair<'_>> {
         let mut pair = Pair::default();
         for pod in self.on(node).iter().filter(|it| !it.is_deleting) {

@@ -109,11 +109,11 @@ impl Disruptions {
             "ReplicaSet" => {
                 let set = find(&self.sets, owner)?;
                 match controller(&set).filter(|it| text(it, "/kind") == "Deployment") {
-                    Some(deployment) => scale(&*find(&self.deployments, deployment)?),
-                    None => scale(&*set),
+                    Some(deployment) => scale(&find(&self.deployments, deployment)?),
+                    None => scale(&set),
                 }
             }
-            "StatefulSet" => scale(&*find(&self.stateful_sets, owner)?),
+            "StatefulSet" => scale(&find(&self.stateful_sets, owner)?),
             _ => None,
         }
     }

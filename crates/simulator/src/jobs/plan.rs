@@ -1,5 +1,6 @@
-//! The next steps for a Job: whether it is finished, and the pods to create and delete, as `syncJob`
-//! and `manageJob` in k8s.io/kubernetes v1.36.4 pkg/controller/job/job_controller.go decide. Pure.
+//! The next steps for a Job: whether it is finished, and the pods to create and delete, as
+//! `syncJob` and `manageJob` in k8s.io/kubernetes v1.36.4 pkg/controller/job/job_controller.go decide.
+//! Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The pods of a Job that have ended: each is counted once, even if the controller stops in between.
+//! The pods of a Job that have ended: each is counted once, even if the controller stops meanwhile.
 //! Its uid goes into the status, then its finalizer goes, then the uid becomes a count
 //! (`trackJobStatusAndRemoveFinalizers` in k8s.io/kubernetes v1.36.4
 //! pkg/controller/job/job_controller.go). Pure.

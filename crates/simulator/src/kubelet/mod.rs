@@ -224,8 +224,8 @@ impl Kubelet {
         self.remove(key, pod, writer).await
     }
 
-    /// Writes the status of a pod at a stage after an act. Returns the pod, or `None` if there is no
-    /// pod of this name.
+    /// Writes the status of a pod at a stage after an act. Returns the pod, or `None` if there is
+    /// none of this name.
     async fn report(
         &self,
         key: &ObjectKey,

@@ -17,7 +17,7 @@ use crate::pod_terms::{AFFINITY, ANTI_AFFINITY, KEEPS_AWAY, SPREAD, namespaces, 
 /// The constraints of a pod on the topology values of its node.
 #[derive(Debug, Default)]
 pub(super) struct Constraints {
-    /// The values of which the node must have one; `None` for a term that only the pod itself meets.
+    /// The values of which the node must have one; `None` if the pod itself is the first of them.
     affinity: Vec<(String, Option<HashSet<String>>)>,
     anti_affinity: Vec<(String, HashSet<String>)>,
     /// What the anti-affinity of other pods forbids.
@@ -29,7 +29,7 @@ pub(super) struct Constraints {
 impl Constraints {
     /// Reads the constraints of a pod, and those of other pods on it.
     pub(super) fn of(pod: &Pod, pods: &Collection<Pod>, nodes: &Collection<JsonObject>) -> Self {
-        let topology = |pod: &Pod, key: &str| label(&*nodes.store.get_named(None, pod.node())?, key);
+        let topology = |pod: &Pod, key: &str| label(&nodes.store.get_named(None, pod.node())?, key);
         let mut constraints = Self::default();
         for term in items(pod, AFFINITY) {
             let key = text(term, "/topologyKey");
@@ -78,6 +78,12 @@ impl Constraints {
             None => true,
             Some(value) => values.as_ref().is_some_and(|it| !it.contains(&value)),
         };
+        if self.spread.iter().any(|(key, _)| label(node, key).is_none()) {
+            return Some("node(s) didn't match pod topology spread constraints (missing required label)");
+        }
+        if self.spread.iter().any(in_any) {
+            return Some("node(s) didn't match pod topology spread constraints");
+        }
         if self.affinity.iter().any(misses) {
             return Some("node(s) didn't match pod affinity rules");
         }
@@ -87,11 +93,7 @@ impl Constraints {
         if self.kept_away.iter().any(in_any) {
             return Some("node(s) didn't satisfy existing pods anti-affinity rules");
         }
-        if self.spread.iter().any(|(key, _)| label(node, key).is_none()) {
-            return Some("node(s) didn't match pod topology spread constraints (missing required label)");
-        }
-        let skewed = self.spread.iter().any(in_any);
-        skewed.then_some("node(s) didn't match pod topology spread constraints")
+        None
     }
 }
 

@@ -1,8 +1,9 @@
-//! The scheduler: assigns pods to nodes that have room for them and meet their constraints, in turn.
+//! The scheduler: assigns pods to nodes that have room for them and meet their constraints.
 //!
-//! It filters by requests, node selector and required affinity, taints, host ports, volumes, required
-//! affinity and anti-affinity between pods, and topology spread. Of the nodes that are left, the next
-//! one of the round robin gets the pod: preferences are not weighed, and no pod is preempted.
+//! It filters by requests, node selector and required node affinity, taints, host ports, volumes,
+//! topology spread, and required affinity and anti-affinity between pods. Of the nodes that are left,
+//! the next one of the round robin gets the pod: preferences are not weighed, and no pod is
+//! preempted.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -284,11 +285,11 @@ fn misfit(needs: &Needs<'_>, node: &Value, usage: &Usage) -> Option<String> {
     if flag(node, "/spec/unschedulable") && untolerated_unschedulable(pod) {
         return Some("node(s) were unschedulable".to_owned());
     }
-    if !matches_selection(pod, node) {
-        return Some(NOT_SELECTED.to_owned());
-    }
     if untolerated(pod, node, &["NoSchedule", "NoExecute"]).is_some() {
         return Some("node(s) had untolerated taint(s)".to_owned());
+    }
+    if !matches_selection(pod, node) {
+        return Some(NOT_SELECTED.to_owned());
     }
     if !condition::is_true(node, "Ready") || is_deleting(node) {
         return Some("node(s) were not ready".to_owned());

@@ -192,8 +192,8 @@ impl ClaimBinder {
 impl Component for ClaimBinder {
     const NAME: &'static str = NAME;
 
-    /// Returns the controller, which processes the claim of a volume; for a free volume and a class,
-    /// the claims of that class that wait.
+    /// Returns the controller, which processes the claim of a volume; for a free volume and a
+    /// class, the claims of that class that wait.
     fn watch(&self) -> ControllerBuilder<ObjectKey> {
         let waiting = |claims: &Collection<JsonObject>, class: &str| -> Vec<ObjectKey> {
             claims.found(PENDING_CLASS, class).iter().filter_map(|it| it.key()).collect()

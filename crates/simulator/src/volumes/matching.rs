@@ -1,4 +1,4 @@
-//! Claims and volumes: which volume a claim can have, and both as they are when they are bound. Pure.
+//! Claims and volumes: which volume a claim can have, and both as they are when bound. Pure.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
