@@ -27,7 +27,7 @@ use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::statefulsets::StatefulSets;
 use crate::supervise::supervised;
-use crate::volumes::{ClaimBinder, VolumeReclaimer};
+use crate::volumes::{ClaimBinder, EphemeralVolumes, VolumeReclaimer};
 
 /// A running simulator. Dropping it ends all its tasks; what they have written stays.
 ///
@@ -162,6 +162,7 @@ impl SimulatorBuilder {
             spawn.component(|it| CronJobs::new(&it.caches, &it.recorder, &it.environment));
             spawn.component(|it| Disruptions::new(&it.caches, &it.environment));
             spawn.component(|it| ClaimBinder::new(&it.caches, &it.recorder));
+            spawn.component(|it| EphemeralVolumes::new(&it.caches));
             spawn.component(|it| VolumeReclaimer::new(&it.caches, &it.environment));
             spawn.component(|it| Endpoints::new(&it.caches));
         }

@@ -5,7 +5,9 @@
 mod matching;
 mod binder;
 mod reclaimer;
+mod ephemeral;
 
 pub(crate) use binder::ClaimBinder;
+pub(crate) use ephemeral::EphemeralVolumes;
 pub(crate) use matching::{class_of_claim, is_bound, waits_for_consumer};
 pub(crate) use reclaimer::VolumeReclaimer;

@@ -12,12 +12,13 @@ use crate::test_cluster::{Kind, TestCluster, TestServer, add, client, key_of};
 
 const PODS: Kind = ("v1", "Pod");
 const SETS: Kind = ("apps/v1", "ReplicaSet");
-const ALL: [&str; 15] = [
+const ALL: [&str; 16] = [
     "cronjob-controller",
     "daemonset-controller",
     "deployment-controller",
     "disruption-controller",
     "endpointslice-controller",
+    "ephemeral-volume-controller",
     "job-controller",
     "kubelet",
     "nodes",

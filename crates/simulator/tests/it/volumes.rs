@@ -96,5 +96,11 @@ async fn a_class_may_wait_for_the_first_pod_and_pods_wait_for_their_volumes() {
         "0/3 nodes are available: persistentvolumeclaim \"none\" not found."
     );
     it.add(claim("none", None)).await;
+    let mut scratch = pod("scratch", "unused");
+    scratch["spec"]["volumes"] = json!([{ "name": "data", "ephemeral": { "volumeClaimTemplate": {
+        "spec": claim("", None)["spec"] } } }]);
+    it.add(scratch).await;
+    it.until_one(PODS, "default/scratch", |it| it["status"]["phase"] == "Running").await;
+    assert!(is_bound(&it.get(CLAIMS, "default/scratch-data").unwrap()));
     it.until_one(PODS, "default/lost", |it| it["status"]["phase"] == "Running").await;
 }
