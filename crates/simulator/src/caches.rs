@@ -4,9 +4,13 @@ use dogwatch_client::{Client, IgnoreWarnings};
 use dogwatch_core::{FieldSelector, Gvk, ResourceType};
 
 use crate::collection::CollectionSlot;
-use crate::index::{by_controller, by_label, by_node, by_selector, orphans};
+use crate::index::{
+    by_class, by_controller, by_label, by_node, by_pending_class, by_selector, by_tracking_job,
+    by_waiting_claim, orphans,
+};
 use crate::object::{JsonObject, Pod};
-use crate::selector::{of_service, of_workload};
+use crate::pod_terms::{by_constrained, by_kept_away};
+use crate::selector::{of_budget, of_service, of_workload};
 
 /// The name of the service account that each namespace has.
 pub(crate) const ACCOUNT: &str = "default";
@@ -22,6 +26,20 @@ pub(crate) struct Caches {
     pub(crate) pods: CollectionSlot<Pod>,
     pub(crate) replica_sets: CollectionSlot<JsonObject>,
     pub(crate) deployments: CollectionSlot<JsonObject>,
+    pub(crate) stateful_sets: CollectionSlot<JsonObject>,
+    pub(crate) daemon_sets: CollectionSlot<JsonObject>,
+    pub(crate) jobs: CollectionSlot<JsonObject>,
+    pub(crate) cron_jobs: CollectionSlot<JsonObject>,
+    /// PodDisruptionBudgets.
+    pub(crate) budgets: CollectionSlot<JsonObject>,
+    /// ControllerRevisions.
+    pub(crate) revisions: CollectionSlot<JsonObject>,
+    /// PersistentVolumes.
+    pub(crate) volumes: CollectionSlot<JsonObject>,
+    /// StorageClasses.
+    pub(crate) classes: CollectionSlot<JsonObject>,
+    /// PersistentVolumeClaims.
+    pub(crate) claims: CollectionSlot<JsonObject>,
     pub(crate) services: CollectionSlot<JsonObject>,
     pub(crate) endpoints: CollectionSlot<JsonObject>,
     pub(crate) slices: CollectionSlot<JsonObject>,
@@ -47,7 +65,14 @@ impl Caches {
                 it
             }),
             pods: CollectionSlot::new(client, namespaced("", "Pod", "pods"), |it| {
-                it.index(by_controller()).index(orphans()).index(by_label()).index(by_node())
+                it.index(by_controller())
+                    .index(orphans())
+                    .index(by_label())
+                    .index(by_node())
+                    .index(by_tracking_job())
+                    .index(by_waiting_claim())
+                    .index(by_kept_away())
+                    .index(by_constrained())
             }),
             replica_sets: CollectionSlot::new(
                 client,
@@ -57,6 +82,41 @@ impl Caches {
             deployments: CollectionSlot::new(client, namespaced("apps", "Deployment", "deployments"), |it| {
                 it.index(by_selector(of_workload))
             }),
+            stateful_sets: CollectionSlot::new(
+                client,
+                namespaced("apps", "StatefulSet", "statefulsets"),
+                |it| it.index(by_selector(of_workload)),
+            ),
+            daemon_sets: CollectionSlot::new(client, namespaced("apps", "DaemonSet", "daemonsets"), |it| {
+                it.index(by_selector(of_workload))
+            }),
+            jobs: CollectionSlot::new(client, namespaced("batch", "Job", "jobs"), |it| {
+                it.index(by_selector(of_workload)).index(by_controller())
+            }),
+            cron_jobs: CollectionSlot::new(client, namespaced("batch", "CronJob", "cronjobs"), |it| it),
+            budgets: CollectionSlot::new(
+                client,
+                namespaced("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
+                |it| it.index(by_selector(of_budget)),
+            ),
+            revisions: CollectionSlot::new(
+                client,
+                namespaced("apps", "ControllerRevision", "controllerrevisions"),
+                |it| it.index(by_controller()).index(orphans()),
+            ),
+            volumes: CollectionSlot::new(client, cluster("PersistentVolume", "persistentvolumes"), |it| {
+                it.index(by_class())
+            }),
+            classes: CollectionSlot::new(
+                client,
+                ResourceType::cluster(Gvk::new("storage.k8s.io", "v1", "StorageClass"), "storageclasses"),
+                |it| it,
+            ),
+            claims: CollectionSlot::new(
+                client,
+                namespaced("", "PersistentVolumeClaim", "persistentvolumeclaims"),
+                |it| it.index(by_pending_class()),
+            ),
             services: CollectionSlot::new(client, namespaced("", "Service", "services"), |it| {
                 it.index(by_selector(of_service))
             }),

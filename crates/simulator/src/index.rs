@@ -1,12 +1,12 @@
 //! The indexes of the caches, so that the cost of a change does not grow with the number of
 //! objects: pods by controller, node and label, and workloads by their selectors.
 
-use dogwatch_core::{Header, LabelSelector, Operator};
+use dogwatch_core::{Header, LabelSelector, Object, Operator};
 use dogwatch_informer::Index;
 use serde_json::Value;
 
-use crate::json_access::text;
-use crate::object::{Payload, Pod};
+use crate::json_access::{at, items, text};
+use crate::object::{JsonObject, Payload, Pod};
 use crate::owner::controller;
 
 /// Objects by the uid of their controller.
@@ -17,6 +17,14 @@ pub(crate) const ORPHAN: &str = "orphan";
 pub(crate) const LABEL: &str = "label";
 /// Pods by the name of their node, which is empty if they have none.
 pub(crate) const NODE: &str = "node";
+/// Pods that wait to be counted, by the key of their Job.
+pub(crate) const TRACKED: &str = "tracked";
+/// Volumes by their storage class, which is empty if they have none.
+pub(crate) const CLASS: &str = "class";
+/// Claims without a volume by their storage class, which is empty if they wait for the default one.
+pub(crate) const PENDING_CLASS: &str = "pending-class";
+/// Pods without a node by the key of a claim that they use.
+pub(crate) const WAITING_CLAIM: &str = "waiting-claim";
 /// Objects with a selector, by namespace and one label that the selector requires.
 pub(crate) const SELECTOR: &str = "selector";
 
@@ -48,6 +56,69 @@ pub(crate) fn by_node() -> Index<Pod> {
     Index::visiting(NODE, |pod: &Pod, found| found(pod.node()))
 }
 
+/// Indexes volumes by their storage class.
+pub(crate) fn by_class() -> Index<JsonObject> {
+    Index::visiting(CLASS, |it: &JsonObject, found| found(text(it, "/spec/storageClassName")))
+}
+
+/// Indexes claims without a volume by their storage class.
+pub(crate) fn by_pending_class() -> Index<JsonObject> {
+    Index::visiting(PENDING_CLASS, |it: &JsonObject, found| {
+        if text(it, "/spec/volumeName").is_empty() {
+            found(text(it, "/spec/storageClassName"));
+        }
+    })
+}
+
+/// Indexes pods without a node by the claims that they use.
+pub(crate) fn by_waiting_claim() -> Index<Pod> {
+    Index::visiting(WAITING_CLAIM, |pod: &Pod, found| {
+        if pod.node().is_empty() {
+            claims_of(pod).for_each(|it| found(&it));
+        }
+    })
+}
+
+/// Returns the keys of the claims that a pod uses, as text.
+pub(crate) fn claims_of(pod: &Pod) -> impl Iterator<Item = String> + '_ {
+    let namespace = pod.header().namespace.unwrap_or_default();
+    items(pod, "/spec/volumes").iter().filter_map(move |volume| {
+        let name = match text(volume, "/persistentVolumeClaim/claimName") {
+            // The claim of an ephemeral volume has the names of both.
+            "" if at(volume, "/ephemeral").is_some() => {
+                format!("{}-{}", pod.header().name, text(volume, "/name"))
+            }
+            "" => return None,
+            name => name.to_owned(),
+        };
+        Some(format!("{namespace}/{name}"))
+    })
+}
+
+/// Indexes pods that wait to be counted by the key of their Job.
+pub(crate) fn by_tracking_job() -> Index<Pod> {
+    Index::visiting(TRACKED, |pod: &Pod, found| {
+        if let Some(job) = tracking_job(pod) {
+            found(&job);
+        }
+    })
+}
+
+/// Returns the key of the Job by which a pod waits to be counted: of its controller, or as a label
+/// names it if its controller has left it.
+pub(crate) fn tracking_job(pod: &Pod) -> Option<String> {
+    const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+    if !items(pod, "/metadata/finalizers").iter().any(|it| it == FINALIZER) {
+        return None;
+    }
+    let name = match controller(pod) {
+        Some(owner) if text(owner, "/kind") == "Job" => text(owner, "/name"),
+        Some(_) => return None,
+        None => text(pod, "/metadata/labels/batch.kubernetes.io~1job-name"),
+    };
+    (!name.is_empty()).then(|| format!("{}/{name}", pod.header().namespace.unwrap_or_default()))
+}
+
 /// Indexes objects by one label that their selector requires.
 pub(crate) fn by_selector<T: Payload>(selector: fn(&Value) -> Option<LabelSelector>) -> Index<T> {
     Index::new(SELECTOR, move |object: &T| {
@@ -77,11 +148,9 @@ pub(crate) fn anchor(namespace: &str, selector: &LabelSelector) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dogwatch_core::Object;
     use serde_json::json;
 
     use super::*;
-    use crate::object::JsonObject;
     use crate::selector::of_workload;
 
     #[test]

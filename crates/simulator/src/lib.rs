@@ -6,7 +6,9 @@
 //! use, as kube-controller-manager does. A [`Simulator`] makes pods run:
 //!
 //! ```text
-//! Deployment ─► ReplicaSet ─► Pod ─► (scheduler) ─► (kubelet) ─► Ready ─► EndpointSlice, Endpoints ◄─ Service
+//! Deployment ─► ReplicaSet ─┬─► Pod ─► (scheduler) ─► (kubelet) ─► Ready ─► EndpointSlice, Endpoints ◄─ Service
+//! StatefulSet, DaemonSet ───┤    ▲
+//! CronJob ─► Job ───────────┘    └── PersistentVolumeClaim ◄─► PersistentVolume
 //! ```
 //!
 //! ```
@@ -49,27 +51,42 @@
 )]
 
 mod json_access;
+mod int_or_percent;
+mod quantity;
 mod settings;
 mod environment;
 mod condition;
 mod owner;
 mod selector;
+mod node_fit;
+mod template_hash;
+mod pod_template;
 mod object;
 mod index;
+mod pod_terms;
 mod collection;
+mod ownership;
+mod revisions;
 mod caches;
 mod recorder;
 mod health;
 mod supervise;
 mod component;
 mod pauses;
+mod backoff;
 mod finalizers;
 mod accounts;
 mod nodes;
+mod volumes;
 mod scheduler;
 mod kubelet;
 mod replicasets;
 mod deployments;
+mod statefulsets;
+mod daemonsets;
+mod jobs;
+mod cronjobs;
+mod disruptions;
 mod endpoints;
 mod simulator;
 mod manager;

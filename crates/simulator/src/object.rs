@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dogwatch_core::{Gvk, Header, Meta, Object};
 use jiff::Timestamp;
@@ -94,6 +95,16 @@ pub(crate) struct Pod {
 impl Pod {
     pub(crate) fn is_active(&self) -> bool {
         !self.has_ended && !self.is_deleting
+    }
+
+    /// Returns the time until it has been ready for this many seconds: zero if it has been, `None`
+    /// if it is not ready.
+    pub(crate) fn available_after(&self, seconds: i64, now: Timestamp) -> Option<Duration> {
+        let since = self.ready?;
+        let rest =
+            since.map_or(0, |it| it.as_second().saturating_add(seconds).saturating_sub(now.as_second()));
+        let is_over = seconds == 0 || rest <= 0;
+        Some(if is_over { Duration::ZERO } else { Duration::from_secs(rest.unsigned_abs()) })
     }
 
     /// Returns the name of its node; empty if it has none.

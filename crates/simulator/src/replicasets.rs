@@ -16,10 +16,12 @@ use crate::collection::{Collection, FirstError, Writer};
 use crate::component::Component;
 use crate::condition;
 use crate::environment::Environment;
-use crate::index::{CONTROLLER, ORPHAN, SELECTOR, anchor, labels};
+use crate::index::{CONTROLLER, ORPHAN, anchor};
 use crate::json_access::{entries, items, number, text};
 use crate::object::{JsonObject, Pod};
-use crate::owner::{adopt, controller_key, is_deleting, key_of, reference, release};
+use crate::owner::{adopt, is_deleting, key_of, release};
+use crate::ownership::workloads_of;
+use crate::pod_template::new_pod;
 use crate::recorder::{Event, Recorder};
 use crate::selector::{of_labels, of_workload};
 
@@ -85,7 +87,7 @@ impl ReplicaSets {
         // One pod is like the next, so after one that is refused the others are not tried
         // (`slowStartBatch` in k8s.io/kubernetes v1.36.4 pkg/controller/replicaset/replica_set.go).
         for _ in 0..plan.create.min(BURST) {
-            let created = self.pods.create(pod(set), writer).await?;
+            let created = self.pods.create(new_pod(set, &set["spec"]["template"]), writer).await?;
             let event = Event::normal("SuccessfulCreate", format!("Created pod: {}", created.header().name));
             self.recorder.record(NAME, set, event).await;
         }
@@ -107,17 +109,7 @@ impl Component for ReplicaSets {
     /// Returns the controller, which processes the set of a pod, before and after a change; for a
     /// pod without one, the sets whose selector matches.
     fn watch(&self) -> ControllerBuilder<ObjectKey> {
-        let sets = self.sets.clone();
-        let owners = move |pod: &Pod| -> Vec<ObjectKey> {
-            if pod.controller.is_some() {
-                return controller_key(pod, "ReplicaSet").into_iter().collect();
-            }
-            let header = pod.header();
-            let candidates = labels(&header).into_iter().flat_map(|it| sets.found(SELECTOR, &it));
-            let selects =
-                |set: &Arc<JsonObject>| of_workload(set).is_some_and(|it| it.matches(header.labels));
-            candidates.filter(selects).filter_map(|it| it.key()).collect()
-        };
+        let owners = workloads_of::<Pod>(&self.sets, "ReplicaSet");
         Controller::of(&self.sets.informer).watches(&self.pods.informer, owners)
     }
 }
@@ -151,19 +143,6 @@ impl Reconciler for ReplicaSets {
             None => Ok(plan.again.map_or(Action::Done, Action::RequeueAfter)),
         }
     }
-}
-
-/// Returns a new pod of a set.
-fn pod(set: &Value) -> Value {
-    let template = &set["spec"]["template"];
-    let mut metadata = json!({ "generateName": format!("{}-", text(set, "/metadata/name")),
-        "namespace": set["metadata"]["namespace"], "ownerReferences": [reference(set)] });
-    for field in ["labels", "annotations", "finalizers"] {
-        if let Some(value) = template["metadata"].get(field).filter(|it| !it.is_null()) {
-            metadata[field] = value.clone();
-        }
-    }
-    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] })
 }
 
 fn decide(set: &Value, selector: &LabelSelector, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
@@ -240,14 +219,11 @@ fn status(set: &Value, active: &[&Pod], terminating: usize, now: Timestamp) -> (
     let template = of_labels(set, "/spec/template/metadata/labels");
     for pod in active {
         labeled += usize::from(template.as_ref().is_some_and(|it| it.matches(pod.header().labels)));
-        let Some(since) = pod.ready else { continue };
+        let Some(rest) = pod.available_after(needed, now) else { continue };
         ready += 1;
-        let rest =
-            since.map_or(0, |it| it.as_second().saturating_add(needed).saturating_sub(now.as_second()));
-        if needed == 0 || rest <= 0 {
+        if rest.is_zero() {
             available += 1;
         } else {
-            let rest = Duration::from_secs(rest.unsigned_abs());
             again = Some(again.map_or(rest, |it: Duration| it.min(rest)));
         }
     }
@@ -339,7 +315,7 @@ mod tests {
             json!({ "replicas": 1, "terminatingReplicas": 1, "fullyLabeledReplicas": 1,
             "readyReplicas": 1, "availableReplicas": 1, "observedGeneration": 3 })
         );
-        let made = pod(&set(3));
+        let made = new_pod(&set(3), &set(3)["spec"]["template"]);
         assert_eq!(made["metadata"]["generateName"], "web-");
         assert_eq!(made["metadata"]["ownerReferences"][0]["blockOwnerDeletion"], true);
     }

@@ -10,7 +10,13 @@ use crate::json_access::{at, entries, items, text};
 /// Returns the selector of a workload. Returns `None` if it is not valid, or empty: controllers
 /// take an empty one as selecting nothing.
 pub(crate) fn of_workload(object: &Value) -> Option<LabelSelector> {
-    let selector = object.pointer("/spec/selector")?;
+    of_budget(object).filter(|it| !it.is_everything())
+}
+
+/// Returns the selector of a PodDisruptionBudget, if it has one and it is valid. An empty one
+/// selects all pods of the namespace.
+pub(crate) fn of_budget(object: &Value) -> Option<LabelSelector> {
+    let selector = at(object, "/spec/selector")?;
     let mut terms = vec![of_labels(selector, "/matchLabels")?];
     for term in items(selector, "/matchExpressions") {
         let operator = match text(term, "/operator") {
@@ -23,7 +29,7 @@ pub(crate) fn of_workload(object: &Value) -> Option<LabelSelector> {
         let values = items(term, "/values").iter().filter_map(Value::as_str);
         terms.push(LabelSelector::everything().and(text(term, "/key"), operator, values).ok()?);
     }
-    Some(LabelSelector::all_of(terms)).filter(|it| !it.is_everything())
+    Some(LabelSelector::all_of(terms))
 }
 
 /// Returns the selector of a service, if it has one.

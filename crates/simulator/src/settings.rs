@@ -33,7 +33,8 @@ pub struct Settings {
     /// The time that a deleted pod takes to end, if its grace period is not shorter. Defaults to
     /// 500 ms.
     pub stop_after: Duration,
-    /// The time for which the pods of a Job run. Defaults to 2 s.
+    /// The time for which pods run whose restart policy is `Never` or `OnFailure`, such as those of
+    /// a Job. Defaults to 2 s.
     pub complete_after: Duration,
     /// The certificate in `kube-root-ca.crt` of each namespace. Defaults to `None`: there is no
     /// such object.

@@ -11,17 +11,23 @@ use tokio::task::JoinSet;
 use crate::accounts::Accounts;
 use crate::caches::Caches;
 use crate::component::{self, Component};
+use crate::cronjobs::CronJobs;
+use crate::daemonsets::DaemonSets;
 use crate::deployments::Deployments;
+use crate::disruptions::Disruptions;
 use crate::endpoints::Endpoints;
 use crate::environment::{Clock, Environment};
 use crate::health::Health;
+use crate::jobs::{FinishedJobs, Jobs};
 use crate::kubelet::Kubelet;
 use crate::nodes::{self, Nodes};
 use crate::recorder::Recorder;
 use crate::replicasets::ReplicaSets;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
+use crate::statefulsets::StatefulSets;
 use crate::supervise::supervised;
+use crate::volumes::{ClaimBinder, EphemeralVolumes, VolumeReclaimer};
 
 /// A running simulator. Dropping it ends all its tasks; what they have written stays.
 ///
@@ -142,12 +148,22 @@ impl SimulatorBuilder {
         let registered = watch::Sender::new(false);
         simulator.spawn_nodes(&parts, registered.clone());
         let mut spawn = Spawn { simulator: &mut simulator, parts: &parts, registered: &registered };
-        spawn.component(|it| Scheduler::new(&it.caches, &it.recorder, &it.environment));
+        spawn
+            .component(|it| Scheduler::new(&it.caches, &it.recorder, &it.environment, it.settings.workloads));
         spawn.component(|it| Kubelet::new(&it.caches, &it.recorder, &it.environment, &it.settings));
         if parts.settings.workloads {
             spawn.component(|it| Accounts::new(&it.caches, it.settings.root_certificate.clone()));
             spawn.component(|it| ReplicaSets::new(&it.caches, &it.recorder, &it.environment));
             spawn.component(|it| Deployments::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| StatefulSets::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| DaemonSets::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| Jobs::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| FinishedJobs::new(&it.caches, &it.environment));
+            spawn.component(|it| CronJobs::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| Disruptions::new(&it.caches, &it.environment));
+            spawn.component(|it| ClaimBinder::new(&it.caches, &it.recorder));
+            spawn.component(|it| EphemeralVolumes::new(&it.caches));
+            spawn.component(|it| VolumeReclaimer::new(&it.caches, &it.environment));
             spawn.component(|it| Endpoints::new(&it.caches));
         }
         simulator

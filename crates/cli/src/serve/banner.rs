@@ -92,7 +92,7 @@ impl Banner<'_> {
             Simulated::Nothing => "nothing: deployments get no pods, and pods stay pending; add --simulate",
             Simulated::Nodes => "nodes, on which pods become ready; no container runs",
             Simulated::Workloads => {
-                "nodes and workloads: deployments get pods, which become ready; no container runs"
+                "nodes and workloads: pods of deployments, jobs and others run; no container does"
             }
         }
     }

@@ -171,13 +171,16 @@ pub(crate) struct Options {
     /// you can run your own, such as kube-controller-manager.
     #[arg(long)]
     no_controllers: bool,
-    /// Simulate workloads: deployments get pods, pods become ready on simulated nodes, services get
-    /// endpoints.
-    #[arg(long)]
+    /// Simulate workloads: deployments, stateful sets, daemon sets, jobs and cron jobs get pods, which
+    /// run on simulated nodes; services get endpoints, and claims get volumes.
+    #[arg(long, group = "simulation")]
     simulate: bool,
     /// Simulate only nodes: pods become ready on them, and your own controllers create the pods.
-    #[arg(long, conflicts_with = "simulate")]
+    #[arg(long, group = "simulation", conflicts_with = "simulate")]
     simulate_nodes: bool,
+    /// The number of simulated nodes, 3 if it is not set.
+    #[arg(long, value_name = "N", requires = "simulation", value_parser = clap::value_parser!(u16).range(0..=5000))]
+    nodes: Option<u16>,
     /// Expose the fault-injection API under /_dogwatch/faults, for `dogwatch fault`.
     #[arg(long)]
     admin: bool,
@@ -330,17 +333,21 @@ async fn start(options: Options) -> anyhow::Result<Started> {
 
 /// Returns the settings of the simulator, if there is one.
 fn simulator_settings(options: &Options) -> Option<Settings> {
-    match (options.simulate, options.simulate_nodes) {
-        (false, false) => None,
-        (true, _) => Some(Settings::default()),
+    let mut settings = match (options.simulate, options.simulate_nodes) {
+        (false, false) => return None,
+        (true, _) => Settings::default(),
         (_, true) => {
             let mut settings = Settings::only_nodes();
             // The node lifecycle controller of kube-controller-manager may be one of the user's
             // controllers, and reports nodes without heartbeats as lost.
             settings.heartbeat = Some(HEARTBEAT);
-            Some(settings)
+            settings
         }
+    };
+    if let Some(nodes) = options.nodes {
+        settings.nodes = nodes.into();
     }
+    Some(settings)
 }
 
 /// Returns the administrator's token: from a flag, or else from the variable.
@@ -446,6 +453,17 @@ mod tests {
         }
         let range = Flags::try_parse_from(["serve", "--service-cluster-ip-range", "fd00::/108"]);
         assert!(range.unwrap_err().to_string().contains("IPv4"));
+    }
+
+    #[test]
+    fn the_number_of_nodes_needs_a_simulation() {
+        let parsed = |flags: &[&str]| Flags::try_parse_from(["serve"].iter().chain(flags));
+        for simulation in ["--simulate", "--simulate-nodes"] {
+            let options = parsed(&[simulation, "--nodes", "1000"]).unwrap().options;
+            assert_eq!(simulator_settings(&options).unwrap().nodes, 1000);
+        }
+        assert!(parsed(&["--nodes", "3"]).is_err());
+        assert!(parsed(&["--simulate", "--nodes", "5001"]).is_err());
     }
 
     #[test]

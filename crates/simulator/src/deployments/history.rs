@@ -5,12 +5,11 @@ use serde_json::{Value, json};
 use super::model::{DESIRED, Desired, HASH, HISTORY, MAXIMUM, REVISION, ReplicaSetState, annotation};
 use crate::json_access::{entries, number, text};
 use crate::owner::reference;
+use crate::template_hash::{hashed_name, short_hash};
 
 /// The longest history of revisions, in characters: `maxRevHistoryLengthInChars` in
 /// k8s.io/kubernetes v1.36.4 pkg/controller/deployment/sync.go.
 const LONGEST_HISTORY: usize = 2000;
-/// The characters of hashes, without vowels.
-const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Returns true if a ReplicaSet has the current template of a Deployment.
 pub(super) fn is_current(deployment: &Value, set: &Value) -> bool {
@@ -27,24 +26,19 @@ pub(super) fn is_current(deployment: &Value, set: &Value) -> bool {
 /// Returns the hash of the template of a Deployment.
 pub(super) fn hash(deployment: &Value) -> String {
     let collisions = number(deployment, "/status/collisionCount").unwrap_or(0);
-    let text = format!("{}{collisions}", deployment["spec"]["template"]);
-    // 32-bit FNV-1a.
-    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
-    let digits = text.bytes().fold(2_166_136_261, step).to_string();
-    digits.bytes().map(|it| char::from(LETTERS[usize::from(it) % LETTERS.len()])).collect()
+    short_hash(&format!("{}{collisions}", deployment["spec"]["template"]))
 }
 
 /// Returns a new ReplicaSet for the current template.
 pub(super) fn new_set(deployment: &Value, replicas: i64, revision: i64) -> Value {
     let hash = hash(deployment);
-    let name = text(deployment, "/metadata/name");
-    let kept = name.char_indices().nth(252 - hash.len()).map_or(name, |(at, _)| &name[..at]);
+    let name = hashed_name(text(deployment, "/metadata/name"), &hash, 252 - hash.len());
     let mut template = deployment["spec"]["template"].clone();
     template["metadata"]["labels"][HASH] = hash.as_str().into();
     let mut selector = deployment["spec"]["selector"].clone();
     selector["matchLabels"][HASH] = hash.as_str().into();
     let mut set = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet",
-        "metadata": { "name": format!("{kept}-{hash}"), "namespace": deployment["metadata"]["namespace"],
+        "metadata": { "name": name, "namespace": deployment["metadata"]["namespace"],
             "labels": template["metadata"]["labels"], "ownerReferences": [reference(deployment)] },
         "spec": { "replicas": replicas, "selector": selector, "template": template } });
     if let Some(seconds) = number(deployment, "/spec/minReadySeconds").filter(|it| *it > 0) {
@@ -140,7 +134,6 @@ mod tests {
         collided["status"]["collisionCount"] = 1.into();
         let hashes = [deployment(), other.clone(), collided].map(|it| hash(&it));
         assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2]);
-        assert!(hashes.iter().flat_map(|it| it.bytes()).all(|it| LETTERS.contains(&it)));
         assert!(!is_current(&other, &new_set(&deployment(), 3, 1)));
     }
 

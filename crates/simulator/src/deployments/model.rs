@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::int_or_percent::scaled;
 use crate::json_access::{at, flag, number, text};
 use crate::owner::is_deleting;
 
@@ -110,15 +111,6 @@ impl ReplicaSetState {
 /// Returns an annotation of an object; empty if absent.
 pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
     object["metadata"]["annotations"].get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// Returns a number, or a percentage of another.
-fn scaled(value: Option<&Value>, of: i64, up: bool) -> i64 {
-    let Some(text) = value.and_then(Value::as_str) else { return value.and_then(Value::as_i64).unwrap_or(0) };
-    let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
-    let product = percent.saturating_mul(of);
-    let share = if up { product.saturating_add(99) / 100 } else { product / 100 };
-    share.min(i64::from(i32::MAX))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! The kubelets of all nodes: pods start, become ready, complete if they belong to a Job, and end
-//! at their deadline or when they are deleted. Pods whose node does not exist are deleted, as
-//! kube-controller-manager does.
+//! The kubelets of all nodes: pods start, become ready, complete or crash and restart as their
+//! restart policy and their annotations say, and end at their deadline or when they are deleted.
+//! Pods whose node does not exist are deleted, as kube-controller-manager does.
 
 mod addresses;
+mod behavior;
 mod status;
 
 use std::collections::HashMap;
@@ -31,10 +32,11 @@ use crate::environment::Environment;
 use crate::index::NODE;
 use crate::json_access::{at, flag, items, number, text};
 use crate::object::{JsonObject, Pod, has_ended};
-use crate::owner::{controller_key, is_deleting};
+use crate::owner::is_deleting;
 use crate::recorder::{Event, Recorder};
 use crate::settings::Settings;
 use addresses::Addresses;
+use behavior::Behavior;
 use status::Facts;
 
 /// The name of the component.
@@ -43,6 +45,9 @@ const NAME: &str = "kubelet";
 /// The time for which the node of a pod is missing before the pod is deleted (`quarantineTime` in
 /// k8s.io/kubernetes v1.36.4 pkg/controller/podgc/gc_controller.go).
 const QUARANTINE: Duration = Duration::from_secs(40);
+
+/// The time for which the failure of a pull is reported, before it is the wait for the next one.
+const PULL_REPORTED: Duration = Duration::from_secs(1);
 
 /// Reports pods as if they ran.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ pub(crate) struct Kubelet {
     environment: Arc<Environment>,
     /// The next stage of each pod, its start and its duration.
     stages: Mutex<HashMap<ObjectKey, StageTimer>>,
+    /// The failed attempts to pull the images of pods.
+    pulls: Mutex<HashMap<ObjectKey, Pulls>>,
     /// The addresses of pods.
     addresses: Arc<Mutex<Addresses>>,
 }
@@ -66,6 +73,13 @@ struct StageTimer {
     takes: Duration,
 }
 
+#[derive(Debug)]
+struct Pulls {
+    uid: String,
+    failures: u64,
+    last: Instant,
+}
+
 /// The next stage of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -73,8 +87,10 @@ enum Stage {
     Accept,
     /// It becomes ready.
     Start,
-    /// It completes.
+    /// Its containers end.
     Complete,
+    /// Its containers are restarted after a back-off.
+    Restart,
     /// Its status is updated for changes by other clients.
     Refresh,
     /// It stops because it is deleted, and is removed unless finalizers keep it.
@@ -97,12 +113,13 @@ impl Kubelet {
             recorder: recorder.clone(),
             environment: Arc::clone(environment),
             stages: Mutex::default(),
+            pulls: Mutex::default(),
             addresses: Arc::default(),
         }
     }
 
     /// Returns the time until the next stage of a pod.
-    fn rest(&self, key: &ObjectKey, pod: &Value, stage: Stage) -> Duration {
+    fn rest(&self, key: &ObjectKey, pod: &Value, stage: Stage, behavior: &Behavior) -> Duration {
         let uid = text(pod, "/metadata/uid");
         let grace = || {
             let grace = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
@@ -118,15 +135,79 @@ impl Kubelet {
             Stage::Accept | Stage::Refresh => Duration::ZERO,
             Stage::Start => {
                 let jitter = self.environment.up_to(self.settings.jitter);
-                self.settings.ready_after.saturating_add(jitter)
+                behavior.start_after().unwrap_or(self.settings.ready_after).saturating_add(jitter)
             }
-            Stage::Complete => self.settings.complete_after,
+            Stage::Complete => behavior.complete_after(&self.settings),
+            Stage::Restart => behavior.restart_after(None, self.environment.now()),
             Stage::Stop => self.settings.stop_after.min(grace()),
             Stage::Collect => QUARANTINE,
         };
         let begun = StageTimer { uid: uid.to_owned(), stage, since: Instant::now(), takes };
         stages.insert(key.clone(), begun);
         takes
+    }
+
+    /// Fails to pull the images of a pod, as often as it asks for. Returns the time until the next
+    /// step, or `None` if the images can be pulled.
+    async fn pull(
+        &self,
+        key: &ObjectKey,
+        pod: &Value,
+        behavior: &Behavior,
+        writer: Writer<'_>,
+    ) -> Result<Option<Duration>, Error> {
+        let uid = text(pod, "/metadata/uid");
+        let known =
+            self.pulls.lock().get(key).filter(|it| it.uid == uid).map(|it| (it.failures, it.last.elapsed()));
+        let (failures, since) = known.unwrap_or((0, Duration::MAX));
+        let delay = behavior::backoff(failures);
+        let (reason, rest) = if since < PULL_REPORTED {
+            return Ok(Some(PULL_REPORTED.saturating_sub(since)));
+        } else if failures > 0 && since < delay {
+            ("ImagePullBackOff", delay.saturating_sub(since))
+        } else if failures >= behavior.pull_failures {
+            return Ok(None);
+        } else {
+            let failed =
+                Pulls { uid: uid.to_owned(), failures: failures.saturating_add(1), last: Instant::now() };
+            self.pulls.lock().insert(key.clone(), failed);
+            ("ErrImagePull", PULL_REPORTED)
+        };
+        let now = self.environment.stamp();
+        let mut changed = false;
+        let report = |it: &mut Value| {
+            let waits = text(it, "/metadata/uid") == uid && stage(it, true) == Some(Stage::Start);
+            let status = if waits { status::unpulled(it, reason, &now) } else { None };
+            changed = status.is_some();
+            status.map(|status| it["status"] = status).is_some()
+        };
+        self.pods.change(key, "status", writer, report).await?;
+        if changed {
+            for container in items(pod, "/spec/containers") {
+                let message = status::pull_message(container, reason);
+                let event = if reason == "ErrImagePull" {
+                    Event::warning("Failed", message)
+                } else {
+                    Event::normal("BackOff", message)
+                };
+                self.recorder.record(NAME, pod, event).await;
+            }
+        }
+        Ok(Some(rest))
+    }
+
+    /// Reports the annotations of an accepted pod that cannot be read.
+    async fn report_invalid(&self, pod: &Value, behavior: &Behavior) {
+        for name in &behavior.invalid {
+            let message = format!("The annotation {name} has no effect: its value cannot be read");
+            self.recorder.record(NAME, pod, Event::warning("InvalidAnnotation", message)).await;
+        }
+    }
+
+    /// Removes what is known about a pod apart from its address.
+    fn forget(&self, key: &ObjectKey) {
+        self.stages.lock().remove(key);
+        self.pulls.lock().remove(key);
     }
 
     /// Ends a pod that is being deleted, and removes it. Its phase becomes terminal first, as the
@@ -139,21 +220,23 @@ impl Kubelet {
         }
         let (now, uid) = (self.environment.stamp(), text(pod, "/metadata/uid"));
         let facts = Facts { now: &now, hosts: &[], addresses: &[], uid, over: false };
-        self.report(key, Stage::Stop, facts, writer).await?;
+        self.report(key, Stage::Stop, Stage::Stop, facts, writer).await?;
         self.remove(key, pod, writer).await
     }
 
-    /// Writes the status of a pod after a stage. Returns the pod, or `None` if there is no pod of
-    /// this name.
+    /// Writes the status of a pod at a stage after an act. Returns the pod, or `None` if there is
+    /// none of this name.
     async fn report(
         &self,
         key: &ObjectKey,
         stage: Stage,
+        act: Stage,
         facts: Facts<'_>,
         writer: Writer<'_>,
     ) -> Result<Option<Arc<Pod>>, Error> {
         let report = |it: &mut Value| {
-            let status = if text(it, "/metadata/uid") == facts.uid { report(stage, it, facts) } else { None };
+            let status =
+                if text(it, "/metadata/uid") == facts.uid { report(stage, act, it, facts) } else { None };
             status.map(|status| it["status"] = status).is_some()
         };
         self.pods.change(key, "status", writer, report).await
@@ -244,26 +327,35 @@ impl Reconciler for Kubelet {
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, Error> {
         let Some(pod) = self.pods.get(key) else {
-            self.stages.lock().remove(key);
+            self.forget(key);
             return Ok(Action::Done);
         };
         let node = self.nodes.store.get_named(None, pod.node());
         let Some(stage) = stage(&pod, node.is_some()) else {
-            self.stages.lock().remove(key);
+            self.forget(key);
             return Ok(Action::Done);
         };
-        let rest = self.rest(key, &pod, stage);
-        if !rest.is_zero() {
-            return Ok(Action::RequeueAfter(rest));
+        let (behavior, writer) = (Behavior::read(&pod), Writer { manager: NAME, context });
+        if stage == Stage::Start && behavior.pull_failures > 0 {
+            if let Some(rest) = self.pull(key, &pod, &behavior, writer).await? {
+                return Ok(Action::RequeueAfter(rest));
+            }
+        }
+        let left = time_left(&pod, self.environment.now());
+        let over = left.is_some_and(|it| it.is_zero()) && stage.has_deadline();
+        let rest = self.rest(key, &pod, stage, &behavior);
+        if !rest.is_zero() && !over && stage != Stage::Complete {
+            return Ok(Action::RequeueAfter(left.map_or(rest, |it| it.min(rest))));
         }
         let Some(node) = node else { return self.collect(key, &pod, context).await };
-        let writer = Writer { manager: NAME, context };
         if stage == Stage::Stop {
             return self.stop(key, &pod, writer).await;
         }
+        // Gates may open while the containers run.
+        let act = if stage == Stage::Complete && !rest.is_zero() { Stage::Refresh } else { stage };
         let (now, uid) = (self.environment.stamp(), text(&pod, "/metadata/uid"));
         let hosts = hosts(&node);
-        let gets_address = stage == Stage::Start && text(&pod, "/status/podIP").is_empty();
+        let gets_address = act == Stage::Start && !over && text(&pod, "/status/podIP").is_empty();
         let own = match (gets_address, flag(&pod, "/spec/hostNetwork")) {
             (true, false) => Some(take_address(&mut self.addresses.lock(), key, uid, &node)),
             _ => None,
@@ -273,20 +365,46 @@ impl Reconciler for Kubelet {
             None if gets_address => hosts.clone(),
             None => Vec::new(),
         };
-        let left = time_left(&pod, self.environment.now());
-        let over = left.is_some_and(|it| it.is_zero());
         let facts = Facts { now: &now, hosts: &hosts, addresses: &addresses, uid, over };
-        let reported = self.report(key, stage, facts, writer).await?;
+        let reported = self.report(key, stage, act, facts, writer).await?;
         if reported.is_none_or(|it| text(&it, "/metadata/uid") != uid) {
             // The handler may have processed the deletion before the address was taken.
             self.addresses.lock().give_back_unreported(key, uid);
             return Ok(Action::Done);
         }
-        if stage == Stage::Start {
-            self.record_each(&pod, |it| Event::normal("Started", format!("Started container {it}"))).await;
+        self.record_stage(&pod, act, &behavior).await;
+        if act == Stage::Complete {
+            // After a restart, the same stage begins again.
+            self.stages.lock().remove(key);
         }
-        let deadline = left.filter(|_| stage == Stage::Refresh && !over);
-        Ok(deadline.map_or(Action::Done, Action::RequeueAfter))
+        let rests = [left, Some(rest)].into_iter().flatten().filter(|it| !it.is_zero());
+        let again = rests.min().filter(|_| act == Stage::Refresh && !over);
+        Ok(again.map_or(Action::Done, Action::RequeueAfter))
+    }
+}
+
+impl Kubelet {
+    /// Records the events of a stage.
+    async fn record_stage(&self, pod: &Value, stage: Stage, behavior: &Behavior) {
+        match stage {
+            Stage::Accept => self.report_invalid(pod, behavior).await,
+            Stage::Start | Stage::Restart => {
+                self.record_each(pod, |it| Event::normal("Started", format!("Started container {it}"))).await;
+            }
+            Stage::Complete if behavior.restarts() => {
+                let name = status::full_name(pod);
+                let message = |it: &str| format!("Back-off restarting failed container {it} in pod {name}");
+                self.record_each(pod, |it| Event::warning("BackOff", message(it))).await;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Stage {
+    /// Returns true if a pod at this stage ends when its deadline has passed.
+    fn has_deadline(self) -> bool {
+        matches!(self, Self::Start | Self::Complete | Self::Restart | Self::Refresh)
     }
 }
 
@@ -355,29 +473,49 @@ fn stage(pod: &Value, has_node: bool) -> Option<Stage> {
     }
     match text(pod, "/status/phase") {
         "Succeeded" | "Failed" => None,
-        "Running" if controller_key(pod, "Job").is_some() => Some(Stage::Complete),
+        "Running" if status::waits_for_restart(pod) => Some(Stage::Restart),
+        "Running" if Behavior::read(pod).ends() => Some(Stage::Complete),
         "Running" => Some(Stage::Refresh),
         _ if at(pod, "/status/startTime").is_none() => Some(Stage::Accept),
         _ => Some(Stage::Start),
     }
 }
 
-/// Returns the status of a pod after a stage; `None` if the pod has changed and is at another
-/// stage.
-fn report(expected: Stage, pod: &Value, facts: Facts<'_>) -> Option<Value> {
+/// Returns the status of a pod after an act; `None` if the pod has changed and is at another stage.
+fn report(expected: Stage, act: Stage, pod: &Value, facts: Facts<'_>) -> Option<Value> {
     if stage(pod, true) != Some(expected) {
         return None;
     }
-    match expected {
+    if facts.over {
+        return Some(status::expired(pod, facts));
+    }
+    match act {
         Stage::Accept => Some(status::starting(pod, facts)),
         Stage::Start => Some(status::running(pod, facts)),
-        Stage::Complete => Some(status::completed(pod, facts)),
-        Stage::Refresh if facts.over => Some(status::expired(pod, facts)),
+        Stage::Complete => Some(complete(pod, facts)),
+        Stage::Restart => Some(status::restarted(pod, facts)),
         Stage::Refresh => status::refreshed(pod, facts),
         Stage::Stop if has_ended(pod) => None,
         Stage::Stop => Some(status::stopped(pod, facts)),
         Stage::Collect => None,
     }
+}
+
+/// Returns the status of a pod whose containers have ended by themselves.
+fn complete(pod: &Value, facts: Facts<'_>) -> Value {
+    let behavior = Behavior::read(pod);
+    if !behavior.restarts() {
+        return status::completed(pod, facts, behavior.exit_code());
+    }
+    let begun = text(pod, "/status/containerStatuses/0/state/running/startedAt").parse().ok();
+    let delay = facts.now.parse().map_or(Duration::ZERO, |now| behavior.restart_after(begun, now));
+    let crashed = status::crashed(pod, facts, behavior.exit_code(), &behavior::written(delay));
+    if !delay.is_zero() {
+        return crashed;
+    }
+    let mut pod = pod.clone();
+    pod["status"] = crashed;
+    status::restarted(&pod, facts)
 }
 
 #[cfg(test)]
@@ -388,15 +526,17 @@ mod tests {
 
     #[test]
     fn the_next_stage_of_a_pod_follows_from_its_state() {
-        let job = json!([{ "kind": "Job", "name": "j", "uid": "u", "controller": true }]);
+        let ends = json!({ "simulator.dogwatch.dev/complete-after": "1s" });
+        let waiting = json!([{ "state": { "waiting": { "reason": "CrashLoopBackOff" } } }]);
         for (metadata, status, expected) in [
             (json!({}), json!({ "phase": "Pending" }), Some(Stage::Accept)),
             (json!({}), json!({ "phase": "Pending", "startTime": "t" }), Some(Stage::Start)),
             (json!({}), json!({ "phase": "Running" }), Some(Stage::Refresh)),
+            (json!({ "annotations": ends }), json!({ "phase": "Running" }), Some(Stage::Complete)),
             (
-                json!({ "namespace": "n", "ownerReferences": job }),
-                json!({ "phase": "Running" }),
-                Some(Stage::Complete),
+                json!({ "annotations": ends }),
+                json!({ "phase": "Running", "containerStatuses": waiting }),
+                Some(Stage::Restart),
             ),
             (json!({}), json!({ "phase": "Succeeded" }), None),
             (

@@ -65,9 +65,88 @@ pub(super) fn running(pod: &Value, facts: Facts<'_>) -> Value {
     status
 }
 
-/// Returns the status of a pod that has completed.
-pub(super) fn completed(pod: &Value, facts: Facts<'_>) -> Value {
-    ended(pod, facts, 0)
+/// Returns the status of a pod whose containers have ended for good.
+pub(super) fn completed(pod: &Value, facts: Facts<'_>, exit_code: u8) -> Value {
+    ended(pod, facts, exit_code)
+}
+
+/// Returns the status of a pod whose containers have ended, and wait to be restarted.
+pub(super) fn crashed(pod: &Value, facts: Facts<'_>, exit_code: u8, delay: &str) -> Value {
+    let mut status = common(pod, facts);
+    let full_name = full_name(pod);
+    let known = by_name(pod, "containerStatuses");
+    let crashed = containers(pod, "containers").map(|it| {
+        let name = text(it, "/name");
+        let mut ended =
+            ended_container(pod, it, known.get(name).copied(), facts, exit_code).unwrap_or_default();
+        let message = format!("back-off {delay} restarting failed container={name} pod={full_name}");
+        ended["lastState"] = ended["state"].take();
+        ended["state"] = json!({ "waiting": { "reason": "CrashLoopBackOff", "message": message } });
+        ended
+    });
+    status["containerStatuses"] = crashed.collect();
+    set_conditions_with(&mut status, pod, true, false, true, facts.now);
+    status
+}
+
+/// Returns the status of a pod whose containers run again.
+pub(super) fn restarted(pod: &Value, facts: Facts<'_>) -> Value {
+    let mut status = common(pod, facts);
+    let known = by_name(pod, "containerStatuses");
+    let state = json!({ "running": { "startedAt": facts.now } });
+    let restarted = containers(pod, "containers").map(|it| {
+        let mut new = status_of(it, facts, state.clone(), true);
+        if let Some(known) = known.get(text(it, "/name")) {
+            let restarts = number(known, "/restartCount").unwrap_or(0).saturating_add(1);
+            new["restartCount"] = restarts.into();
+            new["lastState"] = known["lastState"].clone();
+            new["containerID"] = container_id(it, facts, restarts).into();
+        }
+        new
+    });
+    status["containerStatuses"] = restarted.collect();
+    set_conditions(&mut status, pod, true, true, facts.now);
+    status
+}
+
+/// Returns true if containers of a pod wait to be restarted.
+pub(super) fn waits_for_restart(pod: &Value) -> bool {
+    let mut all = items(pod, "/status/containerStatuses").iter();
+    all.any(|it| text(it, "/state/waiting/reason") == "CrashLoopBackOff")
+}
+
+/// Returns the status of a pod whose images cannot be pulled. Returns `None` if it is up to date.
+pub(super) fn unpulled(pod: &Value, reason: &str, now: &str) -> Option<Value> {
+    let mut status = pod["status"].clone();
+    let images: HashMap<&str, &Value> =
+        containers(pod, "containers").map(|it| (text(it, "/name"), it)).collect();
+    for container in status.get_mut("containerStatuses").and_then(Value::as_array_mut).into_iter().flatten() {
+        let message = images.get(text(container, "/name")).map(|it| pull_message(it, reason));
+        container["state"] = json!({ "waiting": { "reason": reason, "message": message } });
+    }
+    let initialized = items(pod, "/spec/initContainers").is_empty();
+    set_conditions_with(&mut status, pod, initialized, false, true, now);
+    (status != pod["status"]).then_some(status)
+}
+
+/// Returns the message about an image that cannot be pulled.
+pub(super) fn pull_message(container: &Value, reason: &str) -> String {
+    let image = text(container, "/image");
+    match reason {
+        "ErrImagePull" => format!("Failed to pull image {image:?}: a simulated failure"),
+        _ => format!("Back-off pulling image {image:?}"),
+    }
+}
+
+/// Returns the name of a pod as the kubelet writes it in messages.
+pub(super) fn full_name(pod: &Value) -> String {
+    let field = |it: &str| text(pod, it).to_owned();
+    format!("{}_{}({})", field("/metadata/name"), field("/metadata/namespace"), field("/metadata/uid"))
+}
+
+/// Returns the statuses of the containers of a list, by name.
+fn by_name<'a>(pod: &'a Value, field: &str) -> HashMap<&'a str, &'a Value> {
+    items(&pod["status"], &format!("/{field}")).iter().map(|it| (text(it, "/name"), it)).collect()
 }
 
 /// Returns the status of a pod whose deadline has passed.
@@ -141,8 +220,7 @@ fn ended(pod: &Value, facts: Facts<'_>, exit_code: u8) -> Value {
         ("containers", "containerStatuses"),
         ("ephemeralContainers", "ephemeralContainerStatuses"),
     ] {
-        let known = items(&pod["status"], &format!("/{field}")).iter();
-        let known: HashMap<&str, &Value> = known.map(|it| (text(it, "/name"), it)).collect();
+        let known = by_name(pod, field);
         let end = |it| ended_container(pod, it, known.get(text(it, "/name")).copied(), facts, exit_code);
         let list: Vec<Value> = containers(pod, list).filter_map(end).collect();
         if !list.is_empty() {
@@ -183,6 +261,10 @@ fn ended_container(
         let started = known.map(|it| text(it, "/state/running/startedAt")).filter(|it| !it.is_empty());
         let state = terminated(container, facts, started.unwrap_or(facts.now), exit_code);
         let mut status = status_of(container, facts, state, false);
+        if let Some(id) = known.and_then(|it| it.get("containerID")) {
+            status["containerID"] = id.clone();
+            status["state"]["terminated"]["containerID"] = id.clone();
+        }
         for field in ["restartCount", "lastState"] {
             if let Some(value) = known.and_then(|it| it.get(field)) {
                 status[field] = value.clone();
@@ -206,7 +288,7 @@ fn ended_container(
 fn terminated(container: &Value, facts: Facts<'_>, started: &str, exit_code: u8) -> Value {
     let reason = if exit_code == 0 { "Completed" } else { "Error" };
     json!({ "terminated": { "exitCode": exit_code, "reason": reason, "startedAt": started,
-        "finishedAt": facts.now, "containerID": container_id(container, facts) } })
+        "finishedAt": facts.now, "containerID": container_id(container, facts, 0) } })
 }
 
 fn status_of(container: &Value, facts: Facts<'_>, state: Value, ready: bool) -> Value {
@@ -218,27 +300,39 @@ fn status_of(container: &Value, facts: Facts<'_>, state: Value, ready: bool) -> 
     });
     if status["state"].get("waiting").is_none() {
         status["imageID"] = image.into();
-        status["containerID"] = container_id(container, facts).into();
+        status["containerID"] = container_id(container, facts, 0).into();
     }
     status
 }
 
 /// Returns a container id, which is the same in each run.
-fn container_id(container: &Value, facts: Facts<'_>) -> String {
+fn container_id(container: &Value, facts: Facts<'_>, restarts: i64) -> String {
     use sha2::{Digest, Sha256};
-    let digest = Sha256::digest(format!("{}/{}", facts.uid, text(container, "/name")));
+    let digest = Sha256::digest(format!("{}/{}/{restarts}", facts.uid, text(container, "/name")));
     let hex: String = digest.iter().map(|it| format!("{it:02x}")).collect();
     format!("simulated://{hex}")
 }
 
 fn set_conditions(status: &mut Value, pod: &Value, initialized: bool, containers_ready: bool, now: &str) {
+    set_conditions_with(status, pod, initialized, containers_ready, containers_ready, now);
+}
+
+/// Sets the conditions. `has_network` is true if containers can be started.
+fn set_conditions_with(
+    status: &mut Value,
+    pod: &Value,
+    initialized: bool,
+    containers_ready: bool,
+    has_network: bool,
+    now: &str,
+) {
     let mut list = items(status, "/conditions").to_vec();
     let word = |it: bool| if it { "True" } else { "False" };
     let names = |pointer: &str| {
         let names = items(pod, pointer).iter().map(|it| text(it, "/name"));
         format!("[{}]", names.collect::<Vec<_>>().join(" "))
     };
-    condition::set(&mut list, "PodReadyToStartContainers", word(containers_ready), "", "", now);
+    condition::set(&mut list, "PodReadyToStartContainers", word(has_network), "", "", now);
     if initialized {
         condition::set(&mut list, "Initialized", "True", "", "", now);
     } else {
@@ -314,10 +408,54 @@ mod tests {
             items(&runs, "/status/containerStatuses").iter().map(|it| &it["containerID"]).collect();
         assert_ne!(ids[0], ids[1]);
         assert_eq!(refreshed(&runs, Facts { now: "t4", ..FACTS }), None);
-        let done = with(runs.clone(), completed(&runs, FACTS));
+        let done = with(runs.clone(), completed(&runs, FACTS, 0));
         assert_eq!(done["status"]["phase"], "Succeeded");
         assert_eq!(done["status"]["containerStatuses"][0]["state"]["terminated"]["reason"], "Completed");
         assert_eq!(condition::find(&done, "Ready").unwrap()["reason"], "PodCompleted");
+    }
+
+    #[test]
+    fn a_container_that_crashes_waits_and_runs_again_with_a_new_id() {
+        let fresh = pod(json!({ "containers": [{ "name": "a", "image": "i" }] }));
+        let runs = with(fresh.clone(), running(&fresh, FACTS));
+        let down = with(runs.clone(), crashed(&runs, Facts { now: "t5", ..FACTS }, 3, "10s"));
+        let container = &down["status"]["containerStatuses"][0];
+        assert_eq!(container["state"]["waiting"]["reason"], "CrashLoopBackOff");
+        assert_eq!(
+            container["state"]["waiting"]["message"],
+            "back-off 10s restarting failed container=a pod=p_()"
+        );
+        let last = &container["lastState"]["terminated"];
+        assert_eq!(
+            (&last["exitCode"], &last["startedAt"], &last["finishedAt"]),
+            (&json!(3), &json!("t2"), &json!("t5"))
+        );
+        assert_eq!((&container["ready"], &container["restartCount"]), (&json!(false), &json!(0)));
+        assert_eq!(down["status"]["phase"], "Running");
+        assert!(waits_for_restart(&down) && !condition::is_true(&down, "Ready"));
+        assert!(condition::is_true(&down, "PodReadyToStartContainers"));
+        let again = with(down.clone(), restarted(&down, Facts { now: "t9", ..FACTS }));
+        let restarted = &again["status"]["containerStatuses"][0];
+        assert_eq!(
+            (&restarted["restartCount"], &restarted["lastState"]),
+            (&json!(1), &container["lastState"])
+        );
+        assert_ne!(restarted["containerID"], runs["status"]["containerStatuses"][0]["containerID"]);
+        assert!(condition::is_true(&again, "Ready") && !waits_for_restart(&again));
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_pulled_keeps_its_container_waiting() {
+        let fresh = pod(json!({ "containers": [{ "name": "a", "image": "i" }] }));
+        let started = with(fresh.clone(), starting(&fresh, FACTS));
+        let failed = with(started.clone(), unpulled(&started, "ErrImagePull", "t3").expect("a change"));
+        let waiting = &failed["status"]["containerStatuses"][0]["state"]["waiting"];
+        assert_eq!(
+            (&waiting["reason"], &waiting["message"]),
+            (&json!("ErrImagePull"), &json!("Failed to pull image \"i\": a simulated failure"))
+        );
+        assert_eq!(unpulled(&failed, "ErrImagePull", "t4"), None);
+        assert_eq!(failed["status"]["phase"], "Pending");
     }
 
     #[test]

@@ -12,14 +12,23 @@ use crate::test_cluster::{Kind, TestCluster, TestServer, add, client, key_of};
 
 const PODS: Kind = ("v1", "Pod");
 const SETS: Kind = ("apps/v1", "ReplicaSet");
-const ALL: [&str; 7] = [
+const ALL: [&str; 16] = [
+    "cronjob-controller",
+    "daemonset-controller",
     "deployment-controller",
+    "disruption-controller",
     "endpointslice-controller",
+    "ephemeral-volume-controller",
+    "job-controller",
     "kubelet",
     "nodes",
+    "persistentvolume-controller",
+    "persistentvolume-reclaimer",
     "replicaset-controller",
     "scheduler",
     "serviceaccount-controller",
+    "statefulset-controller",
+    "ttl-after-finished-controller",
 ];
 
 fn replica_set(name: &str, replicas: u32) -> Value {

@@ -4,13 +4,20 @@
 
 mod test_cluster;
 mod managed_cluster;
+mod cron_jobs;
+mod daemon_sets;
+mod disruptions;
 mod garbage_collection;
 mod garbage_cost;
+mod jobs;
 mod lifecycle;
 mod manager_lifecycle;
 mod namespaces;
 mod pod_ends;
 mod refused_writes;
+mod scheduling;
 mod simulators;
 mod stale_caches;
+mod stateful_sets;
 mod volume_protection;
+mod volumes;

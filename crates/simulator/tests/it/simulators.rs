@@ -18,6 +18,8 @@ const ENDPOINTS: Kind = ("v1", "Endpoints");
 const SLICES: Kind = ("discovery.k8s.io/v1", "EndpointSlice");
 const ACCOUNTS: Kind = ("v1", "ServiceAccount");
 
+const UNSELECTED: &str = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.";
+
 async fn simulated(settings: Settings) -> TestCluster {
     TestCluster::with(settings).await
 }
@@ -73,16 +75,11 @@ async fn an_unschedulable_pod_is_reported_once() {
     it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
         "spec": { "nodeSelector": { "no": "where" }, "containers": [{ "name": "c", "image": "i" }] } }))
         .await;
-    it.until_one(PODS, "default/p", |it| {
-        condition(it, "PodScheduled")["message"] == "0/3 nodes are available"
-    })
-    .await;
+    it.until_one(PODS, "default/p", |it| condition(it, "PodScheduled")["message"] == UNSELECTED).await;
     let events = |it: &TestCluster| -> Vec<Value> {
         it.all(("v1", "Event")).into_iter().filter(|it| it["reason"] == "FailedScheduling").collect()
     };
-    let reported = |it: &TestCluster| {
-        events(it).into_iter().filter(|it| it["message"] == "0/3 nodes are available").count()
-    };
+    let reported = |it: &TestCluster| events(it).into_iter().filter(|it| it["message"] == UNSELECTED).count();
     it.change(NODES, "node-1", |it| it["metadata"]["labels"]["new"] = "one".into()).await;
     it.add(deployment("web", 1, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;

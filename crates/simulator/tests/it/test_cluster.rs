@@ -192,6 +192,7 @@ fn resource(api_version: &str, kind: &str) -> ResourceType {
         | "Namespace"
         | "PriorityClass"
         | "PersistentVolume"
+        | "StorageClass"
         | "CustomResourceDefinition"
         | "ValidatingWebhookConfiguration" => ResourceType::cluster(gvk, &plural(kind)),
         _ => ResourceType::namespaced(gvk, &plural(kind)),
