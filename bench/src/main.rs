@@ -12,6 +12,7 @@ mod sample;
 mod wire;
 mod strings;
 mod workqueue;
+mod notifier;
 mod apiserver_load;
 mod apiserver;
 mod informer;
@@ -59,7 +60,12 @@ const ALL: &[Bench] = &[
     Bench {
         name: "workqueue",
         about: "pass keys through the work queue, compared with client-go and controller-runtime",
-        run: |_| workqueue::run(),
+        run: workqueue::run,
+    },
+    Bench {
+        name: "notifier",
+        about: "notify a thousand listeners of a change, compared with tokio's watch channel",
+        run: notifier::run,
     },
     Bench {
         name: "apiserver",

@@ -187,7 +187,7 @@ async fn with_body_limits(all: usize, connection: usize) -> Serving<Service> {
     let settings = Settings { bodies_limit: all, connection_bodies_limit: connection, ..Settings::default() };
     let authenticator = Authenticator::new().anonymous(Anonymous::Admin);
     let service = Service::new(Arc::new(cluster), authenticator).settings(settings);
-    Serving::bind(service, "127.0.0.1:0".parse().unwrap(), None).await.unwrap()
+    Serving::bind(service, "127.0.0.1:0".parse().unwrap(), None, ConnectionParts::default()).await.unwrap()
 }
 
 /// Returns a request whose body lasts as long as its sender.
