@@ -13,7 +13,6 @@ mod wire;
 mod strings;
 mod workqueue;
 mod notifier;
-mod apiserver_load;
 mod apiserver;
 mod informer;
 mod live_page;

@@ -8,7 +8,7 @@ use crate::ApiServer;
 use crate::auth::{Anonymous, Authenticator};
 use crate::cluster::{Cluster, Source};
 use crate::http::{Service, Settings};
-use crate::serving::{BoxError, Serving};
+use crate::serving::{BoxError, ConnectionParts, Serving};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::auth::PeerIdentity;
 use crate::http::Cut;
-use crate::serving::{BoxError, Certificates, Handler, RequestBody, Serving, Tls};
+use crate::serving::{BoxError, Certificates, ConnectionParts, Handler, RequestBody, Serving, Tls};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{Request, Response, StatusCode, Version};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::auth::PeerIdentity;
 use crate::http::{Cut, ResponseBody, Service};
-use crate::serving::{BoxError, Handler, RequestBody, Serving};
+use crate::serving::{BoxError, ConnectionParts, Handler, RequestBody, Serving};
 use bytes::Bytes;
 use http::{Request, Response, Version};
 use http_body::{Body, Frame};
