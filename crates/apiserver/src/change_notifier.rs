@@ -4,6 +4,10 @@
 //! one after the other, the task runs once, finds all of them ready, and their events leave in one
 //! write. If wakes of other tasks came in between, the task would run and write several times.
 //! Polling a listener again before the next change costs one atomic load.
+//!
+//! `cargo xtask bench notifier` compares it with tokio's `watch` channel: with a thousand listeners
+//! in a hundred tasks, that takes about twice the CPU time for a change, and on two threads runs
+//! each task 1.4 times instead of once.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;

@@ -67,7 +67,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// Programs of the repository that are not published. They may use everything.
-const TOOLS: &[&str] = &["xtask", "bench", "interop", "testbed", "processes", "decoder-checks", "book-tests"];
+const TOOLS: &[&str] = &["xtask", "bench", "interop", "testbed", "processes", "decoder-checks", "book-tests", "informer-cost"];
 
 /// The server's own controllers use the work queue, which has no client.
 const UNDER_APISERVER: &[&str] =
@@ -119,6 +119,7 @@ const UNDER_CLI: &[&str] = &[
     "dogwatch-apiserver",
     "dogwatch-proxy",
     "dogwatch-simulator",
+    "informer-cost",
     "ingress-manager",
 ];
 
