@@ -104,6 +104,7 @@ impl Plan {
         // As in kube-apiserver, requests without credentials are those of `system:anonymous`.
         plan.add_default("anonymous-auth", "true");
         plan.add_default("service-cluster-ip-range", "10.0.0.0/24");
+        plan.add_service_accounts(given);
         plan.add_certificate(network.certificates.as_deref(), exists);
         Ok(plan)
     }
@@ -163,6 +164,16 @@ impl Plan {
         let mode = if modes.contains(&"AlwaysAllow") { "AlwaysAllow" } else { "RBAC" };
         self.add("authorization-mode", mode);
         Ok(())
+    }
+
+    /// Enables the plugin that `dogwatch serve` has only on request, unless a flag disables it.
+    fn add_service_accounts(&mut self, given: &[Given]) {
+        const PLUGIN: &str = "ServiceAccount";
+        let names_it = |it: &Given| it.value.split(',').any(|name| name == PLUGIN);
+        let switches = |it: &&Given| matches!(&*it.name, "enable-admission-plugins" | "disable-admission-plugins");
+        if !given.iter().filter(switches).any(names_it) {
+            self.add("enable-admission-plugins", PLUGIN);
+        }
     }
 
     /// Uses the certificate in the folder of certificates, if no flag names one, as kube-apiserver
@@ -305,6 +316,15 @@ mod tests {
             let error = format!("{:#}", plan(line, &[]).unwrap_err());
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn service_accounts_are_admitted_unless_a_flag_disables_them() {
+        let enables = |line: &str| {
+            arguments(&plan(line, &[]).unwrap()).contains("--enable-admission-plugins=ServiceAccount")
+        };
+        assert!(enables("") && enables("--disable-admission-plugins=LimitRanger"));
+        assert!(!enables("--disable-admission-plugins=LimitRanger,ServiceAccount"));
     }
 
     #[test]
