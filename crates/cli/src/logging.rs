@@ -16,6 +16,11 @@ pub(crate) struct Verbosity {
 }
 
 impl Verbosity {
+    /// Returns the verbosity of this many `-v`.
+    pub(crate) fn of(level: u8) -> Self {
+        Self { level }
+    }
+
     /// Returns true with at least one `-v`.
     pub(crate) fn is_given(self) -> bool {
         self.level > 0

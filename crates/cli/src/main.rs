@@ -25,6 +25,7 @@ mod target;
 mod simulation;
 mod demo;
 mod serve;
+mod envtest;
 mod proxy;
 mod resolve;
 mod watch;
@@ -61,6 +62,7 @@ enum Command {
     Demo(demo::Options),
     New(new::Options),
     Serve(serve::Options),
+    Envtest(envtest::Options),
     Proxy(Box<proxy::Options>),
     Resolve(resolve::Options),
     Watch(Box<watch::Options>),
@@ -85,6 +87,9 @@ impl Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = envtest::run_as_called() {
+        return code;
+    }
     let arguments = Arguments::parse();
     logging::start(arguments.verbosity, arguments.command.log_detail());
     run(arguments.command, arguments.verbosity).unwrap_or_else(|error| {
@@ -96,6 +101,7 @@ fn main() -> ExitCode {
 fn run(command: Command, verbosity: logging::Verbosity) -> anyhow::Result<ExitCode> {
     match &command {
         Command::New(options) => return new::run(options),
+        Command::Envtest(options) => return envtest::run(options),
         Command::Completion(options) => return completion::run(options, Arguments::command()),
         Command::Man(options) => return man::run(options, Arguments::command()),
         _ => {}
@@ -116,7 +122,9 @@ fn run(command: Command, verbosity: logging::Verbosity) -> anyhow::Result<ExitCo
             Command::Fault(options) => fault::run(options).await,
             Command::Bench(options) => bench::run(options).await,
             // Run above, without a runtime.
-            Command::New(_) | Command::Completion(_) | Command::Man(_) => Ok(ExitCode::SUCCESS),
+            Command::New(_) | Command::Envtest(_) | Command::Completion(_) | Command::Man(_) => {
+                Ok(ExitCode::SUCCESS)
+            }
         }
     })
 }
@@ -183,7 +191,7 @@ mod tests {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             assert!((10..100).contains(&about.len()), "{}: {about:?}", command.get_name());
         }
-        for name in ["demo", "new", "serve", "proxy", "watch", "ui"] {
+        for name in ["demo", "new", "serve", "envtest", "proxy", "watch", "ui"] {
             let command = Arguments::command();
             let long = command.find_subcommand(name).and_then(|it| it.get_long_about());
             assert!(long.is_some_and(|it| it.to_string().lines().count() > 1), "{name}");

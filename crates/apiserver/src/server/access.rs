@@ -7,9 +7,9 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use rand::Rng;
 use rand::distr::Alphanumeric;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use secrecy::SecretString;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
 use super::error::StartError;
 use crate::serving::{BoxError, Certificates, ClientCertificate, Tls};
@@ -25,6 +25,30 @@ pub(super) struct Access {
     client_authorities: Option<String>,
 }
 
+/// A certificate for the server with its intermediate ones, and its private key, as PEM.
+#[derive(Clone)]
+pub(super) struct ServingCertificate {
+    pub(super) chain: Vec<u8>,
+    pub(super) key: SecretSlice<u8>,
+}
+
+impl ServingCertificate {
+    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), BoxError> {
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&self.chain).collect::<Result<_, _>>()?;
+        if chain.is_empty() {
+            return Err("there is no certificate in it".into());
+        }
+        Ok((chain, PrivateKeyDer::from_pem_slice(self.key.expose_secret())?))
+    }
+}
+
+/// Omits the key.
+impl fmt::Debug for ServingCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServingCertificate").finish_non_exhaustive()
+    }
+}
+
 /// The certificates and the TLS configuration.
 struct TlsSetup {
     tls: Tls,
@@ -38,7 +62,13 @@ impl Access {
         tls_address: Option<IpAddr>,
         advertised: Option<String>,
         client_authorities: &[Vec<u8>],
+        serving: Option<&ServingCertificate>,
     ) -> Result<Self, StartError> {
+        if tls_address.is_none() && serving.is_some() {
+            return Err(StartError::ServingCertificateWithoutTls);
+        }
+        let presented = serving.map(ServingCertificate::read).transpose();
+        let presented = presented.map_err(StartError::ServingCertificate)?;
         if tls_address.is_none() && !client_authorities.is_empty() {
             return Err(StartError::ClientAuthorityWithoutTls);
         }
@@ -48,7 +78,8 @@ impl Access {
         let secured = |address| -> Result<TlsSetup, BoxError> {
             let certificates = Certificates::throwaway_for(address, advertised.as_deref())?;
             let admin = certificates.client("admin", "system:masters")?;
-            Ok(TlsSetup { tls: Tls::new(&certificates, roots)?, certificates, admin })
+            let server = presented.unwrap_or_else(|| certificates.server_der());
+            Ok(TlsSetup { tls: Tls::new(server, &certificates, roots)?, certificates, admin })
         };
         let tls = tls_address.map(secured).transpose().map_err(StartError::Tls)?;
         let client_authorities = tls.as_ref().map(|it| it.certificates.authority() + &given);
@@ -139,8 +170,8 @@ mod tests {
 
     #[test]
     fn the_url_of_an_unspecified_address_is_the_loopback() {
-        let plain = Access::new(None, None, None, &[]).unwrap();
-        let secured = Access::new(None, Some(Ipv4Addr::LOCALHOST.into()), None, &[]).unwrap();
+        let plain = Access::new(None, None, None, &[], None).unwrap();
+        let secured = Access::new(None, Some(Ipv4Addr::LOCALHOST.into()), None, &[], None).unwrap();
         for (address, url) in [
             ("127.0.0.1:80", "http://127.0.0.1:80"),
             ("0.0.0.0:80", "http://127.0.0.1:80"),
@@ -161,10 +192,10 @@ mod tests {
             ("192.0.2.1", "https://192.0.2.1:80"),
             ("2001:db8::1", "https://[2001:db8::1]:80"),
         ] {
-            let access = Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some(advertised.into()), &[]);
+            let access = Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some(advertised.into()), &[], None);
             assert_eq!(access.unwrap().url(listens), url);
         }
-        let no_name = Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some("b\u{f6}x".into()), &[]);
+        let no_name = Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some("b\u{f6}x".into()), &[], None);
         assert!(matches!(no_name, Err(StartError::Tls(_))));
     }
 
@@ -174,15 +205,35 @@ mod tests {
         let other = Certificates::throwaway(Ipv4Addr::LOCALHOST.into()).unwrap().authority();
         let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
         let file = format!("{key}{other}").into_bytes();
-        let access = Access::new(None, loopback, None, &[file]).unwrap();
+        let access = Access::new(None, loopback, None, &[file], None).unwrap();
         let published = access.client_authorities().unwrap();
         assert!(published.ends_with(&other) && published.matches("BEGIN CERTIFICATE").count() == 2);
         assert!(!published.contains("PRIVATE"));
-        let plain = Access::new(None, None, None, &[other.into_bytes()]);
+        let plain = Access::new(None, None, None, &[other.into_bytes()], None);
         assert!(matches!(plain, Err(StartError::ClientAuthorityWithoutTls)));
         for pem in ["", "-----BEGIN CERTIFICATE-----\n"] {
-            let broken = Access::new(None, loopback, None, &[pem.as_bytes().to_vec()]);
+            let broken = Access::new(None, loopback, None, &[pem.as_bytes().to_vec()], None);
             assert!(matches!(broken, Err(StartError::ClientAuthority(_))), "{pem:?}");
+        }
+    }
+
+    #[test]
+    fn a_given_certificate_needs_tls_a_certificate_and_a_key() {
+        let loopback = Some(Ipv4Addr::LOCALHOST.into());
+        let other = Certificates::throwaway(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let pair = other.client("server", "").unwrap();
+        let given = |chain: &str, key: &str| ServingCertificate {
+            chain: chain.as_bytes().to_vec(),
+            key: key.as_bytes().to_vec().into(),
+        };
+        let good = given(&pair.certificate, pair.key.expose_secret());
+        assert!(Access::new(None, loopback, None, &[], Some(&good)).is_ok());
+        assert!(!format!("{good:?}").contains("PRIVATE"));
+        let plain = Access::new(None, None, None, &[], Some(&good));
+        assert!(matches!(plain, Err(StartError::ServingCertificateWithoutTls)));
+        for (chain, key) in [("", pair.key.expose_secret()), (&*pair.certificate, ""), ("x", "y")] {
+            let broken = Access::new(None, loopback, None, &[], Some(&given(chain, key)));
+            assert!(matches!(broken, Err(StartError::ServingCertificate(_))), "{chain:?}");
         }
     }
 }

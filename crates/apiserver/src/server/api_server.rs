@@ -280,6 +280,7 @@ impl ApiServerBuilder {
             self.tls.then_some(address),
             self.config.settings.advertised.clone(),
             &self.client_authorities,
+            self.serving_certificate.as_ref(),
         )?;
 
         let cluster = self.cluster();

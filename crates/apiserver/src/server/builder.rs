@@ -4,9 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use secrecy::SecretString;
+use secrecy::{SecretSlice, SecretString};
 use serde::Serialize;
 
+use super::access::ServingCertificate;
 use super::error::StartError;
 use super::initial_objects::InitialObjects;
 use crate::admission_plugin::AdmissionPlugin;
@@ -57,6 +58,7 @@ pub struct ApiServerBuilder {
     pub(super) objects: InitialObjects,
     /// The authorities of client certificates besides the server's own, as PEM.
     pub(super) client_authorities: Vec<Vec<u8>>,
+    pub(super) serving_certificate: Option<ServingCertificate>,
     service_network: ServiceNetwork,
     service_account_keys: Option<ServiceAccountKeys>,
     service_account_issuers: Vec<String>,
@@ -98,6 +100,7 @@ impl Default for ApiServerBuilder {
             first_revision: None,
             objects: InitialObjects::default(),
             client_authorities: Vec::new(),
+            serving_certificate: None,
             service_network: ServiceNetwork::default(),
             service_account_keys: None,
             service_account_issuers: Vec::new(),
@@ -165,6 +168,17 @@ impl ApiServerBuilder {
     /// is the user, and its organizations are the groups.
     pub fn client_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.client_authorities.push(pem.into());
+        self
+    }
+
+    /// Presents this certificate to clients instead of one that is generated. `chain` is the
+    /// certificate with its intermediate ones and `key` its private key, both as PEM. Requires
+    /// [TLS](Self::tls).
+    ///
+    /// [`ApiServer::kubeconfig`](crate::ApiServer::kubeconfig) still names the generated authority,
+    /// which is not that of this certificate: clients need a kubeconfig of their own.
+    pub fn serving_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<SecretSlice<u8>>) -> Self {
+        self.serving_certificate = Some(ServingCertificate { chain: chain.into(), key: key.into() });
         self
     }
 

@@ -57,6 +57,12 @@ pub enum StartError {
     /// An authority of client certificates cannot be read.
     #[error("cannot read an authority of client certificates")]
     ClientAuthority(#[source] BoxError),
+    /// The certificate for the server, or its private key, cannot be read.
+    #[error("cannot read the certificate of the server or its private key")]
+    ServingCertificate(#[source] BoxError),
+    /// A certificate for the server needs [`tls`](crate::ApiServerBuilder::tls).
+    #[error("a certificate of the server needs TLS: enable it, or give no certificate")]
+    ServingCertificateWithoutTls,
     /// Client certificates exist only with TLS: call [`tls`](crate::ApiServerBuilder::tls).
     #[error("client certificates need TLS: enable it, or give no authority of client certificates")]
     ClientAuthorityWithoutTls,

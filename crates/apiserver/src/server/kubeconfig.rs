@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn with_tls_there_is_a_token_user_and_a_certificate_user() {
-        let access = Access::new(Some("hunter2".into()), Some([127, 0, 0, 1].into()), None, &[]).unwrap();
+        let access = Access::new(Some("hunter2".into()), Some([127, 0, 0, 1].into()), None, &[], None).unwrap();
         let kubeconfig = read(&access);
         assert_eq!(kubeconfig["current-context"], "token");
         assert_eq!(kubeconfig["users"][0]["user"]["token"], "hunter2");
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn without_tls_there_is_only_a_token_user() {
-        let kubeconfig = read(&Access::new(None, None, None, &[]).unwrap());
+        let kubeconfig = read(&Access::new(None, None, None, &[], None).unwrap());
         assert_eq!(kubeconfig["contexts"].as_array().unwrap().len(), 1);
         assert_eq!(kubeconfig["users"][0]["user"], json!({}));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::ring;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
@@ -34,13 +34,14 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Presents the server's certificate, and authenticates clients by certificates of the same
+    /// Presents the certificate `server`, and authenticates clients by certificates of the generated
     /// authority, or of one of `others`.
     ///
     /// # Errors
     ///
     /// Returns an error if the certificates cannot be used.
     pub(crate) fn new(
+        server: (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
         certificates: &Certificates,
         others: Vec<CertificateDer<'static>>,
     ) -> Result<Self, BoxError> {
@@ -53,7 +54,7 @@ impl Tls {
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
             .allow_unauthenticated()
             .build()?;
-        let (chain, key) = certificates.server_der();
+        let (chain, key) = server;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(Arc::new(AnyAuthority(Arc::clone(&clients))))

@@ -78,7 +78,7 @@ async fn plain() -> (Serving<TestHandler>, std::net::SocketAddr) {
 
 async fn with_tls() -> (Serving<TestHandler>, std::net::SocketAddr, Certificates) {
     let certificates = Certificates::throwaway([127, 0, 0, 1].into()).unwrap();
-    let tls = Tls::new(&certificates, Vec::new()).unwrap();
+    let tls = Tls::new(certificates.server_der(), &certificates, Vec::new()).unwrap();
     let serving = Serving::bind(TestHandler, "127.0.0.1:0".parse().unwrap(), Some(tls), ConnectionParts::default()).await.unwrap();
     let address = serving.address().unwrap();
     (serving, address, certificates)

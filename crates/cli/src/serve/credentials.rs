@@ -13,6 +13,10 @@ use crate::connection::secret;
 /// # Errors
 /// Returns an error that names the file if it cannot be read or is not valid.
 pub(super) fn add(mut builder: ApiServerBuilder, options: &Options) -> anyhow::Result<ApiServerBuilder> {
+    if let (Some(chain), Some(key)) = (&options.tls_cert_file, &options.tls_private_key_file) {
+        let chain = read(chain, "certificate file")?;
+        builder = builder.serving_certificate(chain, read(key, "key file")?);
+    }
     if let Some(file) = &options.client_ca_file {
         builder = builder.client_authority(read(file, "client CA file")?);
     }

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use dogwatch_apiserver::{AdmissionPlugin, ApiServer, AuthorizationMode, Controllers, ServiceNetwork};
+use dogwatch_apiserver::{AdmissionPlugin, Anonymous, ApiServer, AuthorizationMode, Controllers, ServiceNetwork};
 use dogwatch_simulator::{ControllerManager, Settings, Simulator};
 use secrecy::SecretString;
 
@@ -136,6 +136,18 @@ pub(crate) struct Options {
     /// certificate.
     #[arg(long, conflicts_with = "plain")]
     tls: bool,
+    /// Present the certificate in this PEM file to clients, with its intermediate ones, instead of
+    /// one that is generated. Needs --tls.
+    #[arg(long, value_name = "FILE", requires_all = ["tls", "tls_private_key_file"], conflicts_with = "kubeconfig_out")]
+    tls_cert_file: Option<PathBuf>,
+    /// The private key of that certificate.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+    /// Treat requests without credentials as those of system:anonymous, or reject them with 401.
+    /// Without authorization, system:anonymous may do everything, too.
+    /// [default: true with RBAC, otherwise false]
+    #[arg(long, value_name = "BOOLEAN", requires = "tls")]
+    anonymous_auth: Option<bool>,
     /// Accept client certificates of the authorities in this PEM file, besides those of this run.
     /// The common name is the user, organizations are groups. Needs --tls.
     #[arg(long, value_name = "FILE", requires = "tls")]
@@ -296,6 +308,9 @@ async fn start(options: Options) -> anyhow::Result<Started> {
     builder = builder.controllers(controllers);
     if let Some(token) = token {
         builder = builder.token(token);
+    }
+    if let Some(allowed) = options.anonymous_auth {
+        builder = builder.anonymous(if allowed { Anonymous::Allowed } else { Anonymous::Refused });
     }
     builder = credentials::add(builder, &options)?;
     builder = builder.service_network(options.service_cluster_ip_range);

@@ -1,13 +1,9 @@
-//! The tests that cannot pass on an existing server, each with the reason.
+//! The tests that cannot pass here, each with the reason.
 //!
 //! No test is listed because of a defect of our server, unless the reason says so.
 
-/// Packages that test the start of etcd and kube-apiserver, whatever USE_EXISTING_CLUSTER says.
-const PACKAGES: [(&str, &str); 1] =
-    [("pkg/internal/testing/controlplane", "it tests starting etcd and kube-apiserver")];
-
 /// Tests, by package and a part of their names.
-const TESTS: [(&str, &str, &str); 4] = [
+const TESTS: [(&str, &str, &str); 3] = [
     (
         "pkg/cache",
         "to be cancelled",
@@ -23,17 +19,7 @@ const TESTS: [(&str, &str, &str); 4] = [
         "TestLazyRestMapperProvider/aggregatedDiscovery=false",
         "it downloads and starts Kubernetes 1.28 with a feature disabled",
     ),
-    (
-        "pkg/metrics/filters",
-        "manger.Manager Start should start serving metrics with https and authn/authz [It] should serve extra endpoints",
-        "it needs an authorizer: our server allows everything to an authenticated user",
-    ),
 ];
-
-/// Returns the reason for which a package is skipped, if it is.
-pub(super) fn package(path: &str) -> Option<&'static str> {
-    PACKAGES.into_iter().find(|(it, _)| *it == path).map(|(_, why)| why)
-}
 
 /// Returns the reason for which a failure is ignored, if it is.
 pub(super) fn test(package: &str, name: &str) -> Option<&'static str> {
@@ -52,6 +38,5 @@ mod tests {
             test("pkg/client/apiutil", "TestLazyRestMapperProvider/aggregatedDiscovery=true/one").is_none()
         );
         assert!(test("pkg/client", name).is_none());
-        assert!(package("pkg/client").is_none());
     }
 }

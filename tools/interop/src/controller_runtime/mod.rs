@@ -1,16 +1,18 @@
-//! controller-runtime's test suites on our server: `cargo xtask controller-runtime --source DIR`.
+//! Go test suites that use envtest, on our server: `cargo xtask controller-runtime --source DIR`.
 //!
 //! ```text
-//! dogwatch serve ◄── go test PACKAGE, with USE_EXISTING_CLUSTER and KUBECONFIG
-//!  (a new one for each package, as envtest starts one for each)
+//! dogwatch envtest install ─► folder ◄── go test PACKAGE, with KUBEBUILDER_ASSETS
+//!                               └─ kube-apiserver and etcd: links to dogwatch
 //! ```
 //!
-//! controller-runtime itself chooses protobuf for built-in kinds (`pkg/client/apiutil`).
+//! The suites are unchanged, and start the programs in the folder themselves, as often as they do
+//! with the original ones. controller-runtime chooses protobuf for built-in kinds by itself
+//! (`pkg/client/apiutil`).
 //!
 //! Every package of the checkout whose tests start a server through envtest runs, one after the
 //! other, and its results are counted. The task fails if a test fails without a reason in
-//! [`known_failures`]. With `--kube-apiserver-bin` the suites run on kube-apiserver, to distinguish
-//! a defect of our server from one of a suite.
+//! [`known_failures`]. With `--compare` each package then runs with kube-apiserver and etcd too,
+//! and both times are printed. Packages are compiled before their time is measured.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -19,29 +21,32 @@ mod outcome;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use outcome::Outcome;
-use testbed::server::{self, OwnServer};
+use testbed::server::OwnServer;
 
-/// The Go module of the suites.
-const MODULE: &str = "sigs.k8s.io/controller-runtime";
-
-/// Specs that create the same objects and leave them behind: each gets a server of its own.
-const ISOLATED_SPECS: [(&str, [&str; 2]); 1] =
-    [("pkg/manager/internal/integration", ["controller warmup enabled", "controller warmup not enabled"])];
+/// The packages of controller-runtime that start the programs without the package envtest.
+const STARTING: [&str; 2] = ["/pkg/envtest", "/pkg/internal/testing/controlplane"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// A checkout of controller-runtime 0.24, which matches Kubernetes 1.36. Requires Go.
+    /// A checkout of controller-runtime 0.24, which matches Kubernetes 1.36, or of another module
+    /// whose tests use envtest. Requires Go.
     #[arg(long, value_name = "DIR")]
     source: PathBuf,
     #[command(flatten)]
     ours: OwnServer,
-    /// Test kube-apiserver instead of our server: a directory with kube-apiserver and etcd.
+    /// Run each package again with the programs kube-apiserver and etcd in this folder, and print
+    /// both times.
     #[arg(long, value_name = "DIR")]
-    kube_apiserver_bin: Option<PathBuf>,
+    compare: Option<PathBuf>,
+    /// Run only the programs of --compare, to distinguish a defect of our server from one of a
+    /// suite.
+    #[arg(long, requires = "compare")]
+    only_compared: bool,
     /// Run only these packages, such as `pkg/client`.
     #[arg(value_name = "PACKAGE")]
     packages: Vec<String>,
@@ -51,35 +56,55 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let source = &options.source;
     let source = source.canonicalize().with_context(|| format!("cannot find {}", source.display()))?;
+    let scratch = tempfile::tempdir().context("cannot create a folder for the programs")?;
+    let mut assets = Vec::new();
+    if !options.only_compared {
+        assets.push(("dogwatch", install(&options.ours.binary()?, scratch.path())?));
+    }
+    if let Some(folder) = &options.compare {
+        let folder = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
+        assets.push(("kube-apiserver", folder));
+    }
     let mut failures = 0;
+    let mut totals = vec![Duration::ZERO; assets.len()];
     for package in packages(&source, &options.packages)? {
-        if let Some(why) = known_failures::package(&package) {
-            println!("{package}: skipped: {why}");
-            continue;
+        let program = compile(&source, &package, scratch.path())?;
+        for ((server, folder), total) in assets.iter().zip(&mut totals) {
+            let start = Instant::now();
+            let outcome = test(&source, &package, &program, folder)?;
+            *total += start.elapsed();
+            failures += report(&package, server, start.elapsed(), &outcome);
         }
-        let isolated = ISOLATED_SPECS.iter().find(|(it, _)| *it == package);
-        for focus in isolated.map_or(&[""] as &[&str], |(_, specs)| specs.as_slice()) {
-            let server = match &options.kube_apiserver_bin {
-                Some(binaries) => server::start_kube_apiserver(binaries).await?,
-                None => options.ours.start(&[]).await?,
-            };
-            let outcome = test(&source, &package, focus, &server.kubeconfig)?;
-            failures += report(&package, &outcome);
-        }
+    }
+    for ((server, _), total) in assets.iter().zip(totals) {
+        println!("all packages on {server}: {:.1} s", total.as_secs_f64());
     }
     ensure!(failures == 0, "{failures} tests failed without a known reason");
     Ok(())
 }
 
+/// Creates a folder for `KUBEBUILDER_ASSETS`, as a user does.
+fn install(dogwatch: &Path, scratch: &Path) -> Result<PathBuf> {
+    let folder = scratch.join("assets");
+    let output = Command::new(dogwatch).args(["envtest", "install"]).arg(&folder).output()?;
+    ensure!(
+        output.status.success(),
+        "`dogwatch envtest install` failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
+}
+
 /// Prints the results of a package. Returns the number of failures without a known reason.
-fn report(package: &str, outcome: &Outcome) -> usize {
+fn report(package: &str, server: &str, time: Duration, outcome: &Outcome) -> usize {
     let (ignored, failed): (Vec<&String>, Vec<&String>) =
         outcome.failed.iter().partition(|it| known_failures::test(package, it).is_some());
     let Outcome { passed, skipped, .. } = outcome;
     println!(
-        "{package}: {passed} passed, {} failed, {} ignored, {skipped} skipped",
+        "{package} on {server}: {passed} passed, {} failed, {} ignored, {skipped} skipped, {:.1} s",
         failed.len(),
-        ignored.len()
+        ignored.len(),
+        time.as_secs_f64()
     );
     for name in ignored {
         println!("  ignored: {name}: {}", known_failures::test(package, name).unwrap_or_default());
@@ -100,22 +125,19 @@ fn packages(source: &Path, named: &[String]) -> Result<Vec<String>> {
     if !named.is_empty() {
         return Ok(named.iter().map(|it| it.trim_start_matches("./").to_owned()).collect());
     }
-    let format = "{{.ImportPath}} {{join .TestImports \" \"}} {{join .XTestImports \" \"}}";
+    let format = "{{.Dir}} {{.ImportPath}} {{join .TestImports \" \"}} {{join .XTestImports \" \"}}";
     let output = go(source)
-        .args(["list", "-f", format, "./pkg/..."])
+        .args(["list", "-f", format, "./..."])
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start go")?;
     ensure!(output.status.success(), "`go list` failed in {}", source.display());
-    let envtest = format!("{MODULE}/pkg/envtest");
+    let starts = |import: &str| STARTING.iter().any(|it| import.ends_with(it));
     let listed = String::from_utf8(output.stdout)?;
     let starting = listed.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let package = words.next()?;
-        let starts = package == envtest || words.any(|it| it == envtest);
-        let path = package.strip_prefix(MODULE)?.trim_start_matches('/');
-        // Skipped packages are included, so that the output says why they did not run.
-        (starts || known_failures::package(path).is_some()).then(|| path.to_owned())
+        let (folder, imports) = line.split_once(' ')?;
+        let path = Path::new(folder).strip_prefix(source).ok()?.to_str()?;
+        imports.split(' ').any(starts).then(|| path.to_owned())
     });
     let packages: Vec<String> = starting.collect();
     if packages.is_empty() {
@@ -124,16 +146,22 @@ fn packages(source: &Path, named: &[String]) -> Result<Vec<String>> {
     Ok(packages)
 }
 
-/// Tests a package, or only those of its specs whose names contain `focus`.
-fn test(source: &Path, package: &str, focus: &str, kubeconfig: &Path) -> Result<Outcome> {
-    let mut command = go(source);
-    command.args(["test", "-json", "-count=1", "-p=1", "-timeout=20m", &format!("./{package}")]);
-    if !focus.is_empty() {
-        command.args(["-args", &format!("-ginkgo.focus={focus}")]);
-    }
-    let output = command
-        .env("USE_EXISTING_CLUSTER", "true")
-        .env("KUBECONFIG", kubeconfig)
+/// Compiles the tests of a package, so that the time of a run is that of the tests alone. Returns
+/// the program.
+fn compile(source: &Path, package: &str, scratch: &Path) -> Result<PathBuf> {
+    let program = scratch.join("compiled.test");
+    let status = go(source).args(["test", "-c", "-o"]).arg(&program).arg(format!("./{package}")).status()?;
+    ensure!(status.success(), "`go test -c ./{package}` failed in {}", source.display());
+    Ok(program)
+}
+
+/// Runs the tests of a package as `go test -json` does, with the programs in a folder.
+fn test(source: &Path, package: &str, program: &Path, assets: &Path) -> Result<Outcome> {
+    let output = go(&source.join(package))
+        .args(["tool", "test2json"])
+        .arg(program)
+        .args(["-test.v=test2json", "-test.timeout=20m"])
+        .env("KUBEBUILDER_ASSETS", assets)
         .output()
         .context("cannot start go")?;
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -143,5 +171,9 @@ fn test(source: &Path, package: &str, focus: &str, kubeconfig: &Path) -> Result<
 fn go(source: &Path) -> Command {
     let mut command = Command::new("go");
     command.current_dir(source).stdin(Stdio::null());
+    // They would lead the suites to another server.
+    for variable in ["USE_EXISTING_CLUSTER", "KUBECONFIG", "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD"] {
+        command.env_remove(variable);
+    }
     command
 }
