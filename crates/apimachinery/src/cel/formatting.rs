@@ -9,6 +9,17 @@ use super::value::{Library, LibraryValue, Value};
 /// The nesting of lists and maps in a text.
 const MAX_NESTING: usize = 64;
 
+/// The number of bytes of a key that a message shows.
+const MAX_SHOWN: usize = 1_000;
+
+/// Returns the text of a key for a message.
+pub(crate) fn shown(key: &Value<'_>) -> String {
+    match key {
+        Value::String(text) => text.get(..text.floor_char_boundary(MAX_SHOWN)).unwrap_or_default().to_owned(),
+        other => text_of(other).unwrap_or_default(),
+    }
+}
+
 /// Formats a number as Go does with `%g`: the fewest digits, with an exponent for large and small
 /// ones.
 pub(crate) fn double(number: f64) -> String {
@@ -65,7 +76,7 @@ pub(crate) fn format(format: &str, list: &Value<'_>, meter: &Meter) -> Result<St
             ));
         };
         rest = behind.get(verb.len_utf8()..).unwrap_or_default();
-        let Some(item) = list.item(next).transpose()? else {
+        let Some(item) = list.item(next, meter).transpose()? else {
             return Err(EvaluationError::failed(format!("index {next} out of range")));
         };
         next += 1;
@@ -180,7 +191,7 @@ fn write_value(
                 if index > 0 {
                     text.push_str(", ");
                 }
-                if let Some(item) = value.item(index).transpose()? {
+                if let Some(item) = value.item(index, meter).transpose()? {
                     write_value(&item, text, depth + 1, meter)?;
                 }
             }
@@ -194,7 +205,7 @@ fn write_value(
                 }
                 write_value(key, text, depth + 1, meter)?;
                 text.push_str(": ");
-                if let Some(item) = value.entry(key)? {
+                if let Some(item) = value.entry(key, meter)? {
                     write_value(&item, text, depth + 1, meter)?;
                 }
             }

@@ -50,6 +50,8 @@ mod interpreter;
 mod program;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod hostile_tests;
 
 pub use declared::{DeclaredField, DeclaredType, MAX_REQUEST_SIZE};
 pub use error::{CompileError, EvaluationError, EvaluationErrorKind, Issue};
