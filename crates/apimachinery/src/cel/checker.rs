@@ -299,7 +299,9 @@ impl Checker<'_> {
             let of = self.substitutions.apply(&instantiate(&overload.result, &fresh), false);
             result = Some(match result {
                 None => of,
-                Some(before) if matches!(before, Type::Dyn) || self.substitutions.is_same(&of, &before) => before,
+                Some(before) if matches!(before, Type::Dyn) || self.substitutions.is_same(&of, &before) => {
+                    before
+                }
                 Some(_) => Type::Dyn,
             });
         }

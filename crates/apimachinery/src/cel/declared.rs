@@ -256,7 +256,8 @@ fn part_name(name: &str, key: &str) -> String {
     }
     let mut hasher = DefaultHasher::new();
     (name, key).hash(&mut hasher);
-    let begin = |text: &str| text.get(..text.floor_char_boundary(MAX_NAME / 4)).unwrap_or_default().to_owned();
+    let begin =
+        |text: &str| text.get(..text.floor_char_boundary(MAX_NAME / 4)).unwrap_or_default().to_owned();
     format!("{}...{:016x}.{}", begin(name), hasher.finish(), begin(key))
 }
 

@@ -292,9 +292,9 @@ impl<'a> Interpreter<'_, 'a> {
             return item
                 .unwrap_or_else(|| Err(EvaluationError::failed(format!("index out of bounds: {at}"))));
         }
-        container.entry(index, self.meter)?.ok_or_else(|| {
-            EvaluationError::failed(format!("no such key: {}", formatting::shown(index)))
-        })
+        container
+            .entry(index, self.meter)?
+            .ok_or_else(|| EvaluationError::failed(format!("no such key: {}", formatting::shown(index))))
     }
 
     fn search(
@@ -310,8 +310,8 @@ impl<'a> Interpreter<'_, 'a> {
             None => {
                 self.meter.work(100_000_u64.saturating_add(pattern.len() as u64 * 1_000))?;
                 compiled = regexes::compile(pattern).map_err(EvaluationError::failed)?;
-                // A few bytes can become a million, which takes about as long as to search it.
-                self.meter.work(compiled.memory_usage() as u64)?;
+                // A few bytes can become a million.
+                self.meter.work(compiled.memory_usage() as u64 * 4)?;
                 &compiled
             }
         };
@@ -319,9 +319,7 @@ impl<'a> Interpreter<'_, 'a> {
         let part = |found: regex_automata::Match| {
             let range = found.range();
             match text {
-                Text::Borrowed(whole) => {
-                    Value::String(Text::Borrowed(whole.get(range).unwrap_or_default()))
-                }
+                Text::Borrowed(whole) => Value::String(Text::Borrowed(whole.get(range).unwrap_or_default())),
                 Text::Shared(whole) => Value::text(whole.get(range).unwrap_or_default()),
             }
         };

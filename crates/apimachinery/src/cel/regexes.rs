@@ -25,7 +25,7 @@ const BYTES_PER_UNIT: usize = 256;
 const LEAST_UNITS: usize = 8;
 
 /// The bytes of the rest of a text that one unit of work pays for, for each of several matches.
-const REST_PER_UNIT: usize = 16;
+const REST_PER_UNIT: usize = 2;
 
 /// Compiles a pattern.
 ///

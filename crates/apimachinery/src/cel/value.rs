@@ -251,7 +251,7 @@ impl<'a> Value<'a> {
         if let Json::String(text) = json {
             match declared.shape {
                 Shape::Bytes => meter.allocate(text.len())?,
-                Shape::Duration | Shape::Date | Shape::DateTime => meter.work(text.len() as u64)?,
+                Shape::Duration | Shape::Date | Shape::DateTime => meter.work(text.len() as u64 * 8)?,
                 _ => {}
             }
         }
@@ -618,7 +618,9 @@ fn equal_lists(one: &Value<'_>, two: &Value<'_>, meter: &Meter) -> Result<bool, 
         return is_subset(two, one, meter);
     }
     for index in 0..one.list_len().unwrap_or(0) {
-        let (Some(left), Some(right)) = (one.item(index, meter), two.item(index, meter)) else { return Ok(false) };
+        let (Some(left), Some(right)) = (one.item(index, meter), two.item(index, meter)) else {
+            return Ok(false);
+        };
         if !equal(&left?, &right?, meter)? {
             return Ok(false);
         }
@@ -659,7 +661,9 @@ fn equal_maps(one: &Value<'_>, two: &Value<'_>, meter: &Meter) -> Result<bool, E
         return Ok(true);
     }
     for key in one.keys(meter)? {
-        let (Some(left), Some(right)) = (one.entry(&key, meter)?, two.entry(&key, meter)?) else { return Ok(false) };
+        let (Some(left), Some(right)) = (one.entry(&key, meter)?, two.entry(&key, meter)?) else {
+            return Ok(false);
+        };
         if !equal(&left, &right, meter)? {
             return Ok(false);
         }
