@@ -34,8 +34,8 @@ fn declared() -> Arc<DeclaredType> {
     Arc::new(of.named("selfType"))
 }
 
-/// Evaluates an expression for an object, with a twentieth of the usual limit. Returns the result and
-/// the processor time in seconds.
+/// Evaluates an expression for an object, with a twentieth of the usual limit. Returns the result
+/// and the processor time in seconds.
 fn evaluate(source: &str, object: &Json) -> (Result<Json, EvaluationError>, u64) {
     evaluate_within(PER_CALL_LIMIT / 20, source, object)
 }

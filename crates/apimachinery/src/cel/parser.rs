@@ -204,8 +204,9 @@ impl Parser {
         }
     }
 
-    /// Checks the depth of the tree so far. Chains make it as deep as they are long, so it is checked
-    /// for each part of one: a tree that is much deeper would overflow the stack when it is dropped.
+    /// Checks the depth of the tree so far. Chains make it as deep as they are long, so it is
+    /// checked for each part of one: a tree that is much deeper would overflow the stack when it is
+    /// dropped.
     fn check_depth(&self) -> Result<(), Issue> {
         match self.nodes.too_deep() {
             Some(at) => Err(Issue { at, message: recursion_message(MAX_DEPTH) }),

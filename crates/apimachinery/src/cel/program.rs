@@ -154,8 +154,8 @@ impl Program {
         &self.source
     }
 
-    /// Returns the approximate memory of the compiled expression, in bytes: that of its nodes, and of
-    /// its regular expressions with what is kept to search for them.
+    /// Returns the approximate memory of the compiled expression, in bytes: that of its nodes, and
+    /// of its regular expressions with what is kept to search for them.
     pub fn size(&self) -> usize {
         let nodes = self.checked.types.len().saturating_mul(BYTES_PER_NODE);
         let regexes = self.regexes.values().map(|it| it.memory_usage().saturating_add(regexes::CACHE_SIZE));

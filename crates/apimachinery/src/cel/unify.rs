@@ -189,8 +189,8 @@ impl Substitutions {
         }
     }
 
-    /// Replaces the parameters in a type; free ones with `dyn` if that is wanted. A type that is too
-    /// large becomes `dyn`.
+    /// Replaces the parameters in a type; free ones with `dyn` if that is wanted. A type that is
+    /// too large becomes `dyn`.
     pub(crate) fn apply(&self, of: &Type, free_is_dyn: bool) -> Type {
         let mut parts = 0;
         match self.applied(of, free_is_dyn, &mut parts) {
