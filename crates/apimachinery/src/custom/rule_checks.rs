@@ -476,7 +476,9 @@ mod tests {
             found(json!({ "type": "object", "properties": { "f": field } }))
         };
         let start = cpu_time::ThreadTime::now();
-        for (few, many, text) in [(2, 100, &repeated as &dyn Fn(usize) -> String), (20, 300, &long)] {
+        for (few, many, text) in
+            [(2, 100, &repeated as &dyn Fn(usize) -> String), (20, 300, &long as &dyn Fn(usize) -> String)]
+        {
             assert_eq!(rules(few, text), [""; 0], "{}", text(0));
             let problems = rules(many, text);
             assert_eq!(problems.len(), 1, "{problems:?}");
