@@ -10,7 +10,7 @@ use super::declared::{DeclaredType, Shape};
 use super::error::Issue;
 use super::functions::{ESCAPE_KEY, Overload, overloads_of};
 use super::types::{RecordType, TYPE_NAMES, Type};
-use super::unify::{Substitutions, instantiate, is_less_specific};
+use super::unify::{Substitutions, instantiate};
 
 /// The number of problems that are reported of one expression: the default of cel-go.
 const MAX_ISSUES: usize = 100;
@@ -87,12 +87,19 @@ pub(crate) fn check(
         issues: Vec::new(),
     };
     checker.check(expr);
+    let substitutions = &checker.substitutions;
+    if checker.issues.is_empty() {
+        for of in &mut checker.checked.types {
+            *of = substitutions.apply(of, true);
+        }
+    }
+    if substitutions.is_exhausted() {
+        // What was found after that is not meaningful.
+        let message = "the types of the expression are too large (a limit of this server)".to_owned();
+        return Err(vec![Issue { at: expr.at, message }]);
+    }
     if !checker.issues.is_empty() {
         return Err(checker.issues);
-    }
-    let substitutions = &checker.substitutions;
-    for of in &mut checker.checked.types {
-        *of = substitutions.apply(of, true);
     }
     Ok(checker.checked)
 }
@@ -329,7 +336,9 @@ impl Checker<'_> {
             let of = self.substitutions.apply(&instantiate(&overload.result, &fresh), false);
             result = Some(match result {
                 None => of,
-                Some(before) if matches!(before, Type::Dyn) || of.is_same(&before) => before,
+                Some(before) if matches!(before, Type::Dyn) || self.substitutions.is_same(&of, &before) => {
+                    before
+                }
                 Some(_) => Type::Dyn,
             });
         }
@@ -353,7 +362,8 @@ impl Checker<'_> {
     fn join(&mut self, before: Option<Type>, next: Type) -> Type {
         let Some(before) = before else { return next };
         if self.substitutions.is_assignable(&before, &next) {
-            return if is_less_specific(&before, &next) { before } else { next };
+            let is_general = self.substitutions.is_less_specific(&before, &next);
+            return if is_general { before } else { next };
         }
         Type::Dyn
     }

@@ -5,6 +5,7 @@
 //! types.rs refer to these for the fields of objects, and the values of value.rs for reading JSON.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::escaping::escape;
@@ -13,6 +14,9 @@ use crate::schema::Topology;
 /// The size of the largest request, in bytes: `DefaultMaxRequestSizeBytes` of k8s.io/apiserver
 /// v0.36.4 pkg/cel/limits.go.
 pub const MAX_REQUEST_SIZE: u64 = 3 * 1024 * 1024;
+
+/// The length of the name of a type, in bytes, from which on it is shortened.
+const MAX_NAME: usize = 1_024;
 
 /// The limit of values that have no size: `MaxElements` is not set for them.
 const NO_SIZE: u64 = 0;
@@ -177,24 +181,28 @@ impl DeclaredType {
         Self { nullable, ..self }
     }
 
-    /// Sets the name of an object in messages; its fields are named after it.
+    /// Sets the name of an object in messages; its fields are named after it. A long name is
+    /// shortened, since the parts of an object may be many.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         match &mut self.shape {
             Shape::Object(object) => {
                 for (key, field) in &mut object.fields {
-                    Self::name_part(field, &format!("{name}.{key}"));
+                    Self::name_part(field, &part_name(name, key));
                 }
                 self.name = name.into();
             }
-            Shape::List { item, .. } => Self::name_part(item, &format!("{name}.@idx")),
-            Shape::Map { value } => Self::name_part(value, &format!("{name}.@elem")),
+            Shape::List { item, .. } => Self::name_part(item, &part_name(name, "@idx")),
+            Shape::Map { value } => Self::name_part(value, &part_name(name, "@elem")),
             _ => {}
         }
         self
     }
 
     fn name_part(part: &mut Arc<Self>, name: &str) {
+        if !matches!(part.shape, Shape::Object(_) | Shape::List { .. } | Shape::Map { .. }) {
+            return;
+        }
         let inner = Arc::unwrap_or_clone(std::mem::replace(part, Arc::clone(any_type())));
         *part = Arc::new(inner.named(name));
     }
@@ -238,6 +246,19 @@ impl DeclaredType {
             _ => None,
         }
     }
+}
+
+/// Returns the name of a part of a named type. Types are told apart by their names, so one that is
+/// shortened keeps a number that is computed from all of it.
+fn part_name(name: &str, key: &str) -> String {
+    if name.len() + key.len() < MAX_NAME {
+        return format!("{name}.{key}");
+    }
+    let mut hasher = DefaultHasher::new();
+    (name, key).hash(&mut hasher);
+    let begin =
+        |text: &str| text.get(..text.floor_char_boundary(MAX_NAME / 4)).unwrap_or_default().to_owned();
+    format!("{}...{:016x}.{}", begin(name), hasher.finish(), begin(key))
 }
 
 /// Returns the type of values without a declaration.

@@ -6,6 +6,9 @@ use std::fmt;
 /// common/error.go.
 const MAX_SNIPPET: usize = 16_384;
 
+/// The length of the message of a failed evaluation, in bytes, from which on it is cut.
+const MAX_MESSAGE: usize = 4_096;
+
 /// One problem of an expression, with the place where it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
@@ -97,9 +100,16 @@ pub enum EvaluationErrorKind {
 }
 
 impl EvaluationError {
-    /// Creates an error of an operation that failed.
+    /// Creates an error of an operation that failed. A long message is cut: an error that a loop
+    /// absorbs is copied for each of its items.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { message: message.into(), kind: EvaluationErrorKind::Failed }
+        let mut message = message.into();
+        if message.len() > MAX_MESSAGE {
+            message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+            message.shrink_to_fit();
+            message.push_str("...");
+        }
+        Self { message, kind: EvaluationErrorKind::Failed }
     }
 
     /// Creates an error of a call with arguments of the wrong types.

@@ -13,6 +13,16 @@ const MAX_NESTING: usize = 64;
 
 /// The exponent from which on numbers are shown with one: the shortest precision of Go's `%g`.
 const SHORTEST: i32 = 6;
+/// The number of bytes of a key that a message shows.
+const MAX_SHOWN: usize = 1_000;
+
+/// Returns the text of a key for a message.
+pub(crate) fn shown(key: &Value<'_>) -> String {
+    match key {
+        Value::String(text) => text.get(..text.floor_char_boundary(MAX_SHOWN)).unwrap_or_default().to_owned(),
+        other => text_of(other).unwrap_or_default(),
+    }
+}
 
 /// Formats a number as Go does with `%g`: the fewest digits, with an exponent for large and small
 /// ones.
@@ -63,7 +73,7 @@ pub(crate) fn format(format: &str, list: &Value<'_>, meter: &Meter) -> Result<St
             rest = after;
             continue;
         }
-        let Some(item) = list.item(next).transpose()? else {
+        let Some(item) = list.item(next, meter).transpose()? else {
             return Err(EvaluationError::failed(format!("index {next} out of range")));
         };
         let (precision, behind) = precision(behind)?;
@@ -242,7 +252,7 @@ fn write_value(
             if index > 0 {
                 text.push_str(", ");
             }
-            if let Some(item) = value.item(index).transpose()? {
+            if let Some(item) = value.item(index, meter).transpose()? {
                 write_value(&item, text, depth + 1, meter)?;
             }
         }
@@ -254,7 +264,7 @@ fn write_value(
         for key in value.keys(meter)? {
             let (mut name, mut shown) = (String::new(), String::new());
             write_value(&key, &mut name, depth + 1, meter)?;
-            if let Some(item) = value.entry(&key)? {
+            if let Some(item) = value.entry(&key, meter)? {
                 write_value(&item, &mut shown, depth + 1, meter)?;
             }
             entries.push((name, shown));

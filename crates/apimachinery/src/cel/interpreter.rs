@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use regex::Regex;
+use regex_automata::meta::Regex;
 
 use super::ast::{
     ACCUMULATOR, Call, Comprehension, Expr, ExprKind, ListItem, Literal, MapEntry, StructLiteral,
@@ -17,7 +17,7 @@ use super::meter::Meter;
 use super::types::{TYPE_NAMES, Type};
 use super::value::{Key, MadeObject, Text, Value};
 use super::{
-    authorization_functions, library_functions, list_functions, operators, regexes, runtime_cost, texts,
+    authorization_functions, formatting, library_functions, list_functions, operators, regexes, runtime_cost, texts,
 };
 
 type Outcome<'a> = Result<Value<'a>, EvaluationError>;
@@ -52,7 +52,7 @@ impl<'a> Interpreter<'_, 'a> {
                     if let Value::Lazy = operand {
                         return Ok(Value::Bool(self.lazy_field(&select.field)?.is_some()));
                     }
-                    return has(&operand, &select.field).map(Value::Bool);
+                    return has(&operand, &select.field, self.meter).map(Value::Bool);
                 }
                 self.meter.charge(1)?;
                 self.select(operand, &select.field)
@@ -97,12 +97,13 @@ impl<'a> Interpreter<'_, 'a> {
         let key = Value::String(Text::Shared(Arc::clone(field)));
         if let Value::Optional(inner) = &operand {
             let found = match inner {
-                Some(inner) => inner.entry(&key)?,
+                Some(inner) => inner.entry(&key, self.meter)?,
                 None => None,
             };
             return Ok(Value::Optional(found.map(Arc::new)));
         }
-        operand.entry(&key)?.ok_or_else(|| EvaluationError::failed(format!("no such key: {field}")))
+        let found = operand.entry(&key, self.meter)?;
+        found.ok_or_else(|| EvaluationError::failed(format!("no such key: {field}")))
     }
 
     #[inline(never)]
@@ -142,8 +143,7 @@ impl<'a> Interpreter<'_, 'a> {
             let key = Key::of(&key)
                 .ok_or_else(|| EvaluationError::failed(format!("unsupported key type: {}", key.type_of())))?;
             if let Some((key, _)) = map.get_key_value(&key) {
-                let shown: Value<'_> = Key::clone(key).into();
-                let shown = super::formatting::text_of(&shown).unwrap_or_default();
+                let shown = formatting::shown(&Key::clone(key).into());
                 return Err(EvaluationError::failed(format!("Failed with repeated key: {shown}")));
             }
             map.insert(key, value);
@@ -208,16 +208,16 @@ impl<'a> Interpreter<'_, 'a> {
     fn apply(&self, function: &str, args: &[Value<'a>]) -> Outcome<'a> {
         match (function, args) {
             ("_[_]", [container, index]) => return self.index(container, index),
-            ("_[?_]", [container, index]) => return optional_entry(container, index),
+            ("_[?_]", [container, index]) => return optional_entry(container, index, self.meter),
             ("_?._", [Value::Lazy, Value::String(field)]) => {
                 return Ok(Value::Optional(self.lazy_field(field)?.map(Arc::new)));
             }
-            ("_?._", [operand, field]) => return optional_entry(operand, field),
+            ("_?._", [operand, field]) => return optional_entry(operand, field, self.meter),
             ("@in", [wanted, container]) => {
                 if container.list_len().is_some() {
                     return list_functions::contains(container, wanted, self.meter).map(Value::Bool);
                 }
-                return container.entry(wanted).map(|it| Value::Bool(it.is_some()));
+                return container.entry(wanted, self.meter).map(|it| Value::Bool(it.is_some()));
             }
             ("matches" | "find" | "findAll", [Value::String(text), Value::String(pattern), more @ ..]) => {
                 return self.search(function, text, pattern, more.first());
@@ -287,7 +287,7 @@ impl<'a> Interpreter<'_, 'a> {
             (Some(entries), None) => {
                 let mut found = Vec::new();
                 for key in entries.keys(self.meter)? {
-                    let value = entries.entry(&key)?;
+                    let value = entries.entry(&key, self.meter)?;
                     found.extend(value.map(|value| (key, value)));
                 }
                 found
@@ -297,7 +297,7 @@ impl<'a> Interpreter<'_, 'a> {
         let target = Arc::make_mut(&mut map);
         for (key, value) in entries {
             self.meter.allocate(2 * size_of::<Value<'_>>())?;
-            let shown = super::formatting::text_of(&key).unwrap_or_default();
+            let shown = formatting::shown(&key);
             let key = Key::of(&key).ok_or_else(EvaluationError::no_such_overload)?;
             if target.insert(key, value).is_some() {
                 return Err(EvaluationError::failed(format!("insert failed: key {shown} already exists")));
@@ -308,18 +308,17 @@ impl<'a> Interpreter<'_, 'a> {
 
     fn index(&self, container: &Value<'a>, index: &Value<'a>) -> Outcome<'a> {
         if let Value::Optional(_) = container {
-            return optional_entry(container, index);
+            return optional_entry(container, index, self.meter);
         }
         if container.list_len().is_some() {
             let Some(at) = list_index(index) else { return Err(EvaluationError::no_such_overload()) };
-            let item = usize::try_from(at).ok().and_then(|at| container.item(at));
+            let item = usize::try_from(at).ok().and_then(|at| container.item(at, self.meter));
             return item
                 .unwrap_or_else(|| Err(EvaluationError::failed(format!("index out of bounds: {at}"))));
         }
-        container.entry(index)?.ok_or_else(|| {
-            let shown = super::formatting::text_of(index).unwrap_or_default();
-            EvaluationError::failed(format!("no such key: {shown}"))
-        })
+        container
+            .entry(index, self.meter)?
+            .ok_or_else(|| EvaluationError::failed(format!("no such key: {}", formatting::shown(index))))
     }
 
     fn search(
@@ -335,29 +334,31 @@ impl<'a> Interpreter<'_, 'a> {
             None => {
                 self.meter.work(100_000_u64.saturating_add(pattern.len() as u64 * 1_000))?;
                 compiled = regexes::compile(pattern).map_err(EvaluationError::failed)?;
+                // A few bytes can become a million.
+                self.meter.work(compiled.memory_usage() as u64 * 4)?;
                 &compiled
             }
         };
-        // A repeated part makes an expression large, and a search slower.
-        let factor = if pattern.contains('{') { 32 } else { 8 };
-        self.meter.work((text.len() as u64).saturating_mul(factor))?;
-        let part = |found: regex::Match<'_>| match text {
-            Text::Borrowed(whole) => {
-                Value::String(Text::Borrowed(whole.get(found.range()).unwrap_or_default()))
+        self.meter.work(regexes::work_of_search(regex, text))?;
+        let part = |found: regex_automata::Match| {
+            let range = found.range();
+            match text {
+                Text::Borrowed(whole) => Value::String(Text::Borrowed(whole.get(range).unwrap_or_default())),
+                Text::Shared(whole) => Value::text(whole.get(range).unwrap_or_default()),
             }
-            Text::Shared(_) => Value::text(found.as_str()),
         };
         match function {
-            "matches" => Ok(Value::Bool(regex.is_match(text))),
-            "find" => Ok(regex.find(text).map_or_else(|| Value::text(""), part)),
+            "matches" => Ok(Value::Bool(regex.is_match(&**text))),
+            "find" => Ok(regex.find(&**text).map_or_else(|| Value::text(""), part)),
             _ => {
                 let limit = match limit {
                     Some(Value::Int(limit)) => usize::try_from(*limit).unwrap_or(usize::MAX),
                     _ => usize::MAX,
                 };
                 let mut found = Vec::new();
-                for it in regex.find_iter(text).take(limit) {
+                for it in regex.find_iter(&**text).take(limit) {
                     self.meter.allocate(size_of::<Value<'_>>() + it.len() + 16)?;
+                    self.meter.work(regexes::work_of_match(text.len().saturating_sub(it.end())))?;
                     found.push(part(it));
                 }
                 Ok(Value::list(found))
@@ -404,16 +405,16 @@ impl<'a> Interpreter<'_, 'a> {
                 (Some(keys), second) => {
                     let key = keys.get(index).cloned().unwrap_or(Value::Null);
                     let value = match second {
-                        Some(_) => Some(range.entry(&key)?.unwrap_or(Value::Null)),
+                        Some(_) => Some(range.entry(&key, self.meter)?.unwrap_or(Value::Null)),
                         None => None,
                     };
                     (Ok(key), value.map(Ok))
                 }
                 (None, Some(_)) => {
                     let position = Value::Int(i64::try_from(index).unwrap_or(i64::MAX));
-                    (Ok(position), range.item(index))
+                    (Ok(position), range.item(index, self.meter))
                 }
-                (None, None) => (range.item(index).unwrap_or(Ok(Value::Null)), None),
+                (None, None) => (range.item(index, self.meter).unwrap_or(Ok(Value::Null)), None),
             };
             self.locals.push((Arc::clone(&it.variable), first));
             if let (Some(name), Some(value)) = (&it.second_variable, second) {
@@ -461,12 +462,12 @@ fn value_of<'a>(literal: &Literal) -> Value<'a> {
     }
 }
 
-fn has(operand: &Value<'_>, field: &Arc<str>) -> Result<bool, EvaluationError> {
+fn has(operand: &Value<'_>, field: &Arc<str>, meter: &Meter) -> Result<bool, EvaluationError> {
     let key = Value::String(Text::Shared(Arc::clone(field)));
     match operand {
         Value::Optional(None) => Ok(false),
-        Value::Optional(Some(inner)) => has(inner, field),
-        operand => operand.entry(&key).map(|it| it.is_some()),
+        Value::Optional(Some(inner)) => has(inner, field, meter),
+        operand => operand.entry(&key, meter).map(|it| it.is_some()),
     }
 }
 
@@ -478,7 +479,7 @@ fn list_index(index: &Value<'_>) -> Option<i64> {
 }
 
 /// Returns the entry of a container that may be absent, like its entries.
-fn optional_entry<'a>(container: &Value<'a>, index: &Value<'a>) -> Outcome<'a> {
+fn optional_entry<'a>(container: &Value<'a>, index: &Value<'a>, meter: &Meter) -> Outcome<'a> {
     let container = match container {
         Value::Optional(None) => return Ok(Value::Optional(None)),
         Value::Optional(Some(inner)) => inner,
@@ -486,9 +487,9 @@ fn optional_entry<'a>(container: &Value<'a>, index: &Value<'a>) -> Outcome<'a> {
     };
     let found = if container.list_len().is_some() {
         let at = list_index(index).ok_or_else(EvaluationError::no_such_overload)?;
-        usize::try_from(at).ok().and_then(|at| container.item(at)).transpose()?
+        usize::try_from(at).ok().and_then(|at| container.item(at, meter)).transpose()?
     } else {
-        container.entry(index)?
+        container.entry(index, meter)?
     };
     Ok(Value::Optional(found.map(Arc::new)))
 }

@@ -19,7 +19,7 @@ type Outcome<'a> = Result<Value<'a>, EvaluationError>;
 pub(crate) fn call<'a>(function: &str, args: &[Value<'a>], meter: &Meter) -> Option<Outcome<'a>> {
     match args.first() {
         Some(Value::String(text)) => of_text(function, text, args.get(1), meter),
-        Some(Value::Library(it)) => of_library(function, &it.0, args.get(1)),
+        Some(Value::Library(it)) => of_library(function, &it.0, args.get(1), meter),
         Some(Value::Optional(it)) if function != "optional.of" => of_optional(function, it.as_ref(), args),
         _ => None,
     }
@@ -44,6 +44,17 @@ fn of_text<'a>(function: &str, text: &str, more: Option<&Value<'a>>, meter: &Met
         Some(_) => return None,
     };
     let failed = |message: String| Err(EvaluationError::failed(message));
+    // The parts of the value. Each identifier of a version is a text of its own.
+    let made = match function {
+        "url" => text.len().saturating_mul(2),
+        "semver" | "isSemver" => {
+            text.matches(['.', '-', '+']).count().saturating_mul(64).saturating_add(text.len())
+        }
+        _ => 0,
+    };
+    if let Err(error) = meter.allocate(made) {
+        return Some(Err(error));
+    }
     Some(match function {
         "url" => match Url::parse(text) {
             Some(url) => Ok(library(Library::Url(Arc::new(url)))),
@@ -82,7 +93,23 @@ fn of_text<'a>(function: &str, text: &str, more: Option<&Value<'a>>, meter: &Met
     })
 }
 
-fn of_library<'a>(function: &str, value: &Library, more: Option<&Value<'a>>) -> Option<Outcome<'a>> {
+fn of_library<'a>(
+    function: &str,
+    value: &Library,
+    more: Option<&Value<'a>>,
+    meter: &Meter,
+) -> Option<Outcome<'a>> {
+    let read = match (value, more) {
+        (Library::Url(url), _) => url.text.len(),
+        (Library::Semver(one), Some(Value::Library(_))) => one.size(),
+        (_, Some(Value::String(text))) => text.len(),
+        _ => 0,
+    };
+    // A parameter takes more memory than its text.
+    let made = if function == "getQuery" { read.saturating_mul(64) } else { read };
+    if let Err(error) = meter.work(read as u64).and_then(|()| meter.allocate(made)) {
+        return Some(Err(error));
+    }
     Some(match (value, more) {
         (Library::Url(url), None) => Ok(match function {
             "getScheme" => Value::text(url.scheme.as_str()),

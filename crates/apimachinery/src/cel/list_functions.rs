@@ -35,8 +35,8 @@ pub(crate) fn call<'a>(function: &str, args: &[Value<'a>], meter: &Meter) -> Opt
             Value::list(items)
         }),
         ("distinct", []) => distinct(list, meter),
-        ("first", []) => optional_item(list, Some(0)),
-        ("last", []) => optional_item(list, list.list_len().unwrap_or(0).checked_sub(1)),
+        ("first", []) => optional_item(list, Some(0), meter),
+        ("last", []) => optional_item(list, list.list_len().unwrap_or(0).checked_sub(1), meter),
         ("unwrapOpt" | "optional.unwrap", []) => unwrap(list, meter),
         ("sets.contains", [other]) => contains_all(list, other, meter).map(Value::Bool),
         ("sets.equivalent", [other]) => contains_all(list, other, meter)
@@ -50,7 +50,7 @@ pub(crate) fn call<'a>(function: &str, args: &[Value<'a>], meter: &Meter) -> Opt
 fn items<'a>(list: &Value<'a>, meter: &Meter) -> Result<Vec<Value<'a>>, EvaluationError> {
     let length = list.list_len().ok_or_else(EvaluationError::no_such_overload)?;
     meter.allocate(length.saturating_mul(size_of::<Value<'_>>()))?;
-    (0..length).filter_map(|index| list.item(index)).collect()
+    (0..length).filter_map(|index| list.item(index, meter)).collect()
 }
 
 fn range<'a>(count: i64, meter: &Meter) -> Outcome<'a> {
@@ -97,7 +97,7 @@ fn position<'a>(list: &Value<'a>, wanted: &Value<'a>, from_end: bool, meter: &Me
     let length = list.list_len().unwrap_or(0);
     for step in 0..length {
         let index = if from_end { length - 1 - step } else { step };
-        if let Some(item) = list.item(index).transpose()?
+        if let Some(item) = list.item(index, meter).transpose()?
             && equal(&item, wanted, meter)?
         {
             return Ok(Value::Int(i64::try_from(index).unwrap_or(i64::MAX)));
@@ -117,7 +117,7 @@ fn slice<'a>(list: &Value<'a>, start: i64, end: i64, meter: &Meter) -> Outcome<'
     } else {
         let (start, end) = (usize::try_from(start).unwrap_or(0), usize::try_from(end).unwrap_or(0));
         meter.allocate((end - start).saturating_mul(size_of::<Value<'_>>()))?;
-        let items: Result<Vec<_>, _> = (start..end).filter_map(|index| list.item(index)).collect();
+        let items: Result<Vec<_>, _> = (start..end).filter_map(|index| list.item(index, meter)).collect();
         return Ok(Value::list(items?));
     };
     Err(EvaluationError::failed(problem))
@@ -156,7 +156,11 @@ fn sorted<'a>(items: Vec<Value<'a>>, keys: Vec<Value<'a>>, meter: &Meter) -> Out
     }
     for key in &keys {
         // Each key is compared about as often as the logarithm of their number.
-        let size = if let Value::String(text) = key { text.len() } else { 1 };
+        let size = match key {
+            Value::String(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 1,
+        };
         meter.work(u64::from(keys.len().ilog2()).saturating_mul(size as u64))?;
         if let Some(first) = keys.first() {
             order(first, key, meter)?;
@@ -184,8 +188,8 @@ fn distinct<'a>(list: &Value<'a>, meter: &Meter) -> Outcome<'a> {
     Ok(Value::list(kept))
 }
 
-fn optional_item<'a>(list: &Value<'a>, index: Option<usize>) -> Outcome<'a> {
-    let item = index.and_then(|it| list.item(it)).transpose()?;
+fn optional_item<'a>(list: &Value<'a>, index: Option<usize>, meter: &Meter) -> Outcome<'a> {
+    let item = index.and_then(|it| list.item(it, meter)).transpose()?;
     Ok(Value::Optional(item.map(std::sync::Arc::new)))
 }
 
@@ -208,7 +212,7 @@ pub(crate) fn contains<'a>(
     meter: &Meter,
 ) -> Result<bool, EvaluationError> {
     for index in 0..list.list_len().unwrap_or(0) {
-        if let Some(item) = list.item(index).transpose()?
+        if let Some(item) = list.item(index, meter).transpose()?
             && equal(&item, wanted, meter)?
         {
             return Ok(true);

@@ -9,17 +9,56 @@ use std::sync::Arc;
 use super::ast::{ACCUMULATOR, Call, Comprehension, Expr, ExprKind, ListItem, Literal, Select};
 use super::error::Issue;
 
+/// The nesting of an expression. cel-go allows 250 rules of the grammar. Chains of operators and
+/// fields count here as well, since the tree is walked recursively.
+pub(crate) const MAX_DEPTH: u32 = 150;
+
+/// The nodes of a tree that is being built.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    /// The depth of the tree below each node, by its id.
+    depths: Vec<u32>,
+    /// The place of the first node above a tree that is deeper than [`MAX_DEPTH`].
+    too_deep: Option<usize>,
+}
+
+impl Nodes {
+    /// Returns the number of ids in use.
+    pub(crate) fn len(&self) -> usize {
+        self.depths.len()
+    }
+
+    /// Returns the place where the tree is too deep, if it is.
+    pub(crate) fn too_deep(&self) -> Option<usize> {
+        self.too_deep
+    }
+
+    fn depth_of(&self, expr: &Expr) -> u32 {
+        self.depths.get(expr.id).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, depth: u32, at: usize) -> usize {
+        if depth > MAX_DEPTH {
+            self.too_deep.get_or_insert(at);
+        }
+        self.depths.push(depth);
+        self.depths.len() - 1
+    }
+}
+
 /// Creates nodes with ids that are not used yet, all at the place of the macro.
 pub(crate) struct NodeMaker<'a> {
-    pub(crate) next_id: &'a mut usize,
+    pub(crate) nodes: &'a mut Nodes,
     pub(crate) at: usize,
 }
 
 impl NodeMaker<'_> {
     pub(crate) fn node(&mut self, kind: ExprKind) -> Expr {
-        let id = *self.next_id;
-        *self.next_id += 1;
-        Expr { id, at: self.at, kind }
+        let mut expr = Expr { id: 0, at: self.at, kind };
+        let mut below = 0;
+        expr.for_each_part(&mut |part| below = below.max(self.nodes.depth_of(part)));
+        expr.id = self.nodes.add(below.saturating_add(1), self.at);
+        expr
     }
 
     pub(crate) fn call(&mut self, function: &str, args: Vec<Expr>) -> Expr {
@@ -56,8 +95,7 @@ impl NodeMaker<'_> {
     }
 
     fn renumber(&mut self, expr: &mut Expr) {
-        expr.id = *self.next_id;
-        *self.next_id += 1;
+        expr.id = self.nodes.add(self.nodes.depth_of(expr), self.at);
         match &mut expr.kind {
             ExprKind::Literal(_) | ExprKind::Ident(_) => {}
             ExprKind::Select(select) => self.renumber(&mut select.operand),

@@ -13,8 +13,9 @@ use super::error::EvaluationError;
 /// pkg/apis/cel/config.go.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
 
-/// The work of one evaluation: less than a second.
-const MAX_WORK: u64 = 200_000_000;
+/// The work of one evaluation for each unit of its largest cost: less than a second for
+/// [`PER_CALL_LIMIT`].
+const WORK_PER_COST: u64 = 200;
 
 /// The memory that all results of one evaluation may take, in bytes.
 const MAX_MEMORY: u64 = 128 * 1024 * 1024;
@@ -46,7 +47,7 @@ impl Meter {
 
     /// Adds to the work.
     pub(crate) fn work(&self, units: u64) -> Result<(), EvaluationError> {
-        Self::add(&self.work, units, MAX_WORK)
+        Self::add(&self.work, units, self.limit.saturating_mul(WORK_PER_COST))
     }
 
     /// Adds memory, with the work of filling it.

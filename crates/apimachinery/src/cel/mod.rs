@@ -53,6 +53,8 @@ mod format_checks;
 mod program;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod hostile_tests;
 
 pub use authorization::{AccessDecision, AccessQuestion, AccessSubject, Authorize, ResourceQuestion};
 pub use declared::{DeclaredField, DeclaredType, MAX_REQUEST_SIZE};

@@ -10,6 +10,9 @@ use super::error::EvaluationError;
 /// The first and the last second that a moment can have: the years 1 to 9999.
 const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
+/// The length of the name of a time zone; the longest ones have 32 bytes.
+const MAX_ZONE: usize = 100;
+
 /// Parses a duration as Go does: `1h30m`, `-1.5s`. The result is in nanoseconds.
 pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes().first()? {
@@ -204,6 +207,7 @@ fn time_zone(name: &str) -> Result<TimeZone, EvaluationError> {
     match offset() {
         Some(offset) => Ok(TimeZone::fixed(offset)),
         None if name == "UTC" || name.is_empty() => Ok(TimeZone::UTC),
+        None if name.len() > MAX_ZONE => Err(EvaluationError::failed("unknown time zone")),
         None => TimeZone::get(name).map_err(|_| EvaluationError::failed(format!("unknown time zone {name}"))),
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn call<'a>(function: &str, args: &[Value<'a>], meter: &Meter) -> Opt
             moments::part(*it, name, None).map(Value::Int)
         }
         (name, [Value::Timestamp(it), Value::String(zone)]) if name.starts_with("get") => {
-            moments::part(*it, name, Some(zone)).map(Value::Int)
+            meter.work(zone.len() as u64).and_then(|()| moments::part(*it, name, Some(zone)).map(Value::Int))
         }
         (name, [Value::Duration(it)]) if name.starts_with("get") => {
             Ok(Value::Int(moments::duration_part(*it, name)))
@@ -140,7 +140,7 @@ fn join<'a>(one: Value<'a>, two: &Value<'a>, meter: &Meter) -> Outcome<'a> {
     meter.allocate(length.saturating_add(more).saturating_mul(size_of::<Value<'_>>()))?;
     let mut items = Vec::with_capacity(length + more);
     for index in 0..length {
-        items.extend(one.item(index).transpose()?);
+        items.extend(one.item(index, meter).transpose()?);
     }
     let topology = match &one {
         Value::Json(it) => it.topology(),
@@ -148,12 +148,12 @@ fn join<'a>(one: Value<'a>, two: &Value<'a>, meter: &Meter) -> Outcome<'a> {
     };
     if matches!(topology, Topology::Atomic) {
         for index in 0..more {
-            items.extend(two.item(index).transpose()?);
+            items.extend(two.item(index, meter).transpose()?);
         }
         return Ok(Value::list(items));
     }
     let identity = |value: &Value<'a>| -> Result<String, EvaluationError> {
-        let json = value.to_json()?;
+        let json = value.to_json_within(meter)?;
         Ok(match topology {
             Topology::Map(keys) => list_map_key(&json, keys),
             _ => json.to_string(),
@@ -166,7 +166,7 @@ fn join<'a>(one: Value<'a>, two: &Value<'a>, meter: &Meter) -> Outcome<'a> {
         places.insert(identity, index);
     }
     for index in 0..more {
-        let Some(item) = two.item(index).transpose()? else { continue };
+        let Some(item) = two.item(index, meter).transpose()? else { continue };
         let identity = identity(&item)?;
         meter.allocate(identity.len())?;
         match places.get(&identity).and_then(|at| items.get_mut(*at)) {

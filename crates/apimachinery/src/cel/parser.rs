@@ -8,15 +8,11 @@ use std::sync::Arc;
 use super::ast::{Call, Expr, ExprKind, ListItem, Literal, MapEntry, Select, StructField, StructLiteral};
 use super::error::Issue;
 use super::lexer::{Token, tokens};
-use super::macros::{MacroCall, NodeMaker, expand, is_macro};
+use super::macros::{MAX_DEPTH, MacroCall, NodeMaker, Nodes, expand, is_macro};
 
 /// The number of characters of an expression: the default of `ExpressionSizeCodePointLimit` in
 /// cel-go v0.26.0 parser/options.go.
 const MAX_CHARACTERS: usize = 100_000;
-
-/// The nesting of an expression. cel-go allows 250 rules of the grammar. Chains of operators and
-/// fields count here as well, since the tree is walked recursively.
-const MAX_DEPTH: usize = 150;
 
 /// The nesting of brackets and branches, each of which takes a dozen calls of the parser.
 const MAX_NESTING: usize = 50;
@@ -58,7 +54,7 @@ pub(crate) fn parse(source: &str) -> Result<(Expr, usize), Issue> {
             format!("expression code point size exceeds limit: size: {length}, limit {MAX_CHARACTERS}");
         return Err(Issue { at: 0, message });
     }
-    let mut parser = Parser { tokens: tokens(source)?, position: 0, next_id: 0, depth: 0 };
+    let mut parser = Parser { tokens: tokens(source)?, position: 0, nodes: Nodes::default(), depth: 0 };
     let expr = parser.expression()?;
     if *parser.peek() != Token::End {
         let is_last = matches!(parser.tokens.get(parser.position + 1), Some((Token::End, _)));
@@ -66,27 +62,12 @@ pub(crate) fn parse(source: &str) -> Result<(Expr, usize), Issue> {
         let message = format!("Syntax error: {kind} input '{}' expecting <EOF>", shown(parser.peek()));
         return Err(Issue { at: parser.at(), message });
     }
-    if let Some(at) = too_deep(&expr, MAX_DEPTH) {
-        return Err(Issue { at, message: recursion_message(MAX_DEPTH) });
-    }
-    Ok((expr, parser.next_id))
+    parser.check_depth()?;
+    Ok((expr, parser.nodes.len()))
 }
 
-fn recursion_message(limit: usize) -> String {
+fn recursion_message(limit: impl std::fmt::Display) -> String {
     format!("expression recursion limit exceeded: {limit}")
-}
-
-/// Returns the place where an expression is deeper than the limit.
-fn too_deep(expr: &Expr, limit: usize) -> Option<usize> {
-    // Chains are as deep as they are long: this walk must not be recursive.
-    let mut pending = vec![(expr, 1)];
-    while let Some((expr, depth)) = pending.pop() {
-        if depth > limit {
-            return Some(expr.at);
-        }
-        expr.for_each_part(&mut |part| pending.push((part, depth + 1)));
-    }
-    None
 }
 
 fn shown(token: &Token) -> String {
@@ -104,7 +85,8 @@ fn shown(token: &Token) -> String {
 struct Parser {
     tokens: Vec<(Token, usize)>,
     position: usize,
-    next_id: usize,
+    nodes: Nodes,
+    /// The nesting of brackets and branches at the position.
     depth: usize,
 }
 
@@ -152,7 +134,7 @@ impl Parser {
     }
 
     fn maker(&mut self, at: usize) -> NodeMaker<'_> {
-        NodeMaker { next_id: &mut self.next_id, at }
+        NodeMaker { nodes: &mut self.nodes, at }
     }
 
     fn node(&mut self, at: usize, kind: ExprKind) -> Expr {
@@ -222,9 +204,8 @@ impl Parser {
         operand: fn(&mut Self) -> Result<Expr, Issue>,
     ) -> Result<Expr, Issue> {
         let mut left = operand(self)?;
-        let mut length = 0;
         loop {
-            self.limit_chain(&mut length)?;
+            self.check_depth()?;
             let Some((at, function)) =
                 symbols.iter().find_map(|(symbol, function)| self.take(symbol).map(|at| (at, *function)))
             else {
@@ -235,13 +216,14 @@ impl Parser {
         }
     }
 
-    /// Counts a part of a chain, which makes the tree as deep as the chain is long.
-    fn limit_chain(&self, length: &mut usize) -> Result<(), Issue> {
-        *length += 1;
-        if *length > MAX_DEPTH {
-            return Err(Issue { at: self.at(), message: recursion_message(MAX_DEPTH) });
+    /// Checks the depth of the tree so far. Chains make it as deep as they are long, so it is
+    /// checked for each part of one: a tree that is much deeper would overflow the stack when it is
+    /// dropped.
+    fn check_depth(&self) -> Result<(), Issue> {
+        match self.nodes.too_deep() {
+            Some(at) => Err(Issue { at, message: recursion_message(MAX_DEPTH) }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn relation(&mut self) -> Result<Expr, Issue> {
@@ -287,9 +269,8 @@ impl Parser {
 
     fn member(&mut self) -> Result<Expr, Issue> {
         let mut expr = self.primary()?;
-        let mut length = 0;
         loop {
-            self.limit_chain(&mut length)?;
+            self.check_depth()?;
             if let Some(at) = self.take(".") {
                 let is_optional = self.take("?").is_some();
                 if !is_optional && !matches!(self.peek(), Token::Ident(_)) {
@@ -358,7 +339,7 @@ impl Parser {
         }
         let call = MacroCall { function, target, args };
         let expanded = expand(call, &mut self.maker(at))?;
-        if self.next_id > MAX_NODES {
+        if self.nodes.len() > MAX_NODES {
             let message = format!("expression has more than {MAX_NODES} parts after the expansion of macros");
             return Err(Issue { at, message });
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use regex::Regex;
+use regex_automata::meta::Regex;
 
 use super::ast::{Expr, ExprKind};
 use super::authorization::{Authorization, Authorize, ResourceQuestion};
@@ -23,6 +23,8 @@ use super::value::Value;
 
 /// The variable with the question about the resource of the request.
 const REQUEST_RESOURCE: &str = "authorizer.requestResource";
+/// The memory of a node with its type and its overloads, in bytes.
+const BYTES_PER_NODE: usize = 200;
 
 /// The variables that expressions can use, with their types.
 #[derive(Clone, Debug, Default)]
@@ -193,6 +195,14 @@ impl Program {
     /// Returns the text of the expression.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// Returns the approximate memory of the compiled expression, in bytes: that of its nodes, and
+    /// of its regular expressions with what is kept to search for them.
+    pub fn size(&self) -> usize {
+        let nodes = self.checked.types.len().saturating_mul(BYTES_PER_NODE);
+        let regexes = self.regexes.values().map(|it| it.memory_usage().saturating_add(regexes::CACHE_SIZE));
+        regexes.fold(nodes, usize::saturating_add)
     }
 
     /// Returns the type of the result.

@@ -2,25 +2,58 @@
 //!
 //! Only what differs is translated: the classes of Go's `\d`, `\w`, `\s` and `\b` are those of
 //! ASCII, and `[`, `&` and `~` have no meaning within a class.
+//!
+//! The caller pays for a search by the size of the text and of the compiled expression: the more
+//! states it has, the more of them can be active at each byte.
 
 use std::borrow::Cow;
 
-use regex::{Regex, RegexBuilder};
+use regex_automata::meta::{BuildError, Regex};
+use regex_automata::util::syntax;
 
 /// The memory of a compiled expression, in bytes.
 const MAX_SIZE: usize = 1024 * 1024;
+
+/// The memory that each thread keeps to search for an expression, in bytes.
+pub(crate) const CACHE_SIZE: usize = 128 * 1024;
+
+/// The number of bytes of a compiled expression that make the search of a byte one unit of work
+/// slower.
+const BYTES_PER_UNIT: usize = 256;
+
+/// The work of searching a byte for the smallest expression.
+const LEAST_UNITS: usize = 8;
+
+/// The bytes of the rest of a text that one unit of work pays for, for each of several matches.
+const REST_PER_UNIT: usize = 2;
 
 /// Compiles a pattern.
 ///
 /// # Errors
 /// The reason, without the pattern.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
-    let mut builder = RegexBuilder::new(&translated(pattern));
-    builder.size_limit(MAX_SIZE).dfa_size_limit(MAX_SIZE).nest_limit(250);
-    builder.build().map_err(|error| match error {
-        regex::Error::CompiledTooBig(limit) => format!("expression needs more than {limit} bytes"),
-        _ => format!("error parsing regexp: `{pattern}`"),
+    let config = Regex::config()
+        .nfa_size_limit(Some(MAX_SIZE))
+        .onepass_size_limit(Some(CACHE_SIZE))
+        .hybrid_cache_capacity(CACHE_SIZE);
+    let mut builder = Regex::builder();
+    builder.configure(config).syntax(syntax::Config::new().nest_limit(250));
+    builder.build(&translated(pattern)).map_err(|error: BuildError| match error.size_limit() {
+        Some(limit) => format!("expression needs more than {limit} bytes"),
+        None => format!("error parsing regexp: `{pattern}`"),
     })
+}
+
+/// Returns the work of searching a text.
+pub(crate) fn work_of_search(regex: &Regex, text: &str) -> u64 {
+    let units = LEAST_UNITS.saturating_add(regex.memory_usage() / BYTES_PER_UNIT);
+    (text.len() as u64).saturating_mul(units as u64)
+}
+
+/// Returns the work of the search for one of several matches, if this much of the text is left: it
+/// may read all of that before it finds a short one.
+pub(crate) fn work_of_match(rest: usize) -> u64 {
+    (rest / REST_PER_UNIT) as u64
 }
 
 fn translated(pattern: &str) -> Cow<'_, str> {

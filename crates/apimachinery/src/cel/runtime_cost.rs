@@ -96,7 +96,7 @@ pub(crate) fn of_call(function: &str, args: &[Value<'_>], meter: &Meter) -> Resu
 fn squared(list: Option<&Value<'_>>, meter: &Meter) -> Result<u64, EvaluationError> {
     let Some(list) = list else { return Ok(1) };
     let size = list.size(meter)?;
-    let is_text = matches!(list.item(0), Some(Ok(Value::String(_) | Value::Bytes(_))));
+    let is_text = matches!(list.item(0, meter), Some(Ok(Value::String(_) | Value::Bytes(_))));
     let factor = if is_text { 2.0 + TRAVERSAL } else { 2.0 };
     let cost = size.saturating_mul(size) as f64 * factor;
     Ok((cost as u64).saturating_add(1 + NEW_LIST))
@@ -111,7 +111,7 @@ fn whole(value: &Value<'_>, meter: &Meter) -> Result<u64, EvaluationError> {
         list if list.list_len().is_some() => {
             let mut sum = 0_u64;
             for index in 0..list.list_len().unwrap_or(0) {
-                if let Some(item) = list.item(index).transpose()? {
+                if let Some(item) = list.item(index, meter).transpose()? {
                     sum = sum.saturating_add(whole(&item, meter)?);
                 }
             }
@@ -121,7 +121,7 @@ fn whole(value: &Value<'_>, meter: &Meter) -> Result<u64, EvaluationError> {
             let mut sum = 0_u64;
             for key in map.keys(meter)? {
                 sum = sum.saturating_add(whole(&key, meter)?);
-                if let Some(item) = map.entry(&key)? {
+                if let Some(item) = map.entry(&key, meter)? {
                     sum = sum.saturating_add(whole(&item, meter)?);
                 }
             }
@@ -137,7 +137,7 @@ fn joined(args: &[Value<'_>], meter: &Meter) -> Result<u64, EvaluationError> {
     let separator = args.get(1).map_or(Ok(0), |it| it.size(meter))?;
     let mut size = separator.saturating_mul((count as u64).saturating_sub(1));
     for index in 0..count {
-        if let Some(item) = list.item(index).transpose()? {
+        if let Some(item) = list.item(index, meter).transpose()? {
             size = size.saturating_add(item.size(meter)?);
         }
     }

@@ -50,6 +50,11 @@ impl Version {
         Ok(Self { major, minor, patch, pre, build })
     }
 
+    /// Returns the number of bytes that a comparison may read.
+    pub(crate) fn size(&self) -> usize {
+        self.pre.iter().map(|it| it.len().saturating_add(1)).sum()
+    }
+
     /// Returns which version comes first. Builds do not count.
     pub(crate) fn precedence(&self, other: &Self) -> Ordering {
         let numbers = |it: &Self| (it.major, it.minor, it.patch);

@@ -188,7 +188,7 @@ fn join<'a>(args: &[Value<'a>], meter: &Meter) -> Outcome<'a> {
     };
     let mut result = String::new();
     for index in 0..list.list_len().unwrap_or(0) {
-        let Some(Value::String(item)) = list.item(index).transpose()? else {
+        let Some(Value::String(item)) = list.item(index, meter).transpose()? else {
             return Err(EvaluationError::no_such_overload());
         };
         let separator = if index > 0 { &*separator } else { "" };

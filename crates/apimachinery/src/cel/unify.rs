@@ -1,19 +1,46 @@
 //! Assignability of types, with the substitutions of type parameters that it needs.
 //!
-//! Mirrors cel-go v0.26.0 checker/types.go.
+//! Mirrors cel-go v0.26.0 checker/types.go. There, a type that contains another one twice doubles
+//! the work of each step; here, the work for the types of one expression has a limit.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::types::Type;
+
+/// The number of types that may be visited for one expression, those in other types included. A
+/// usual expression visits a few for each of its nodes.
+const MAX_VISITED: u64 = 5_000_000;
+
+/// The number of types in one type. Beyond it, an expression is refused.
+const MAX_PARTS: u64 = 1_000;
 
 /// The substitutions of type parameters, with a log to undo a failed attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Substitutions {
     known: Vec<Option<Type>>,
     log: Vec<(usize, Option<Type>)>,
+    /// The number of types that were visited.
+    visited: Cell<u64>,
+    is_exhausted: Cell<bool>,
 }
 
 impl Substitutions {
+    /// Returns true if the types of the expression are too large. The results are not meaningful
+    /// then.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.is_exhausted.get()
+    }
+
+    /// Counts a type that is visited. Returns false if there were too many.
+    fn visit(&self) -> bool {
+        self.visited.set(self.visited.get().saturating_add(1));
+        if self.visited.get() > MAX_VISITED {
+            self.is_exhausted.set(true);
+        }
+        !self.is_exhausted()
+    }
+
     /// Returns a new type parameter.
     pub(crate) fn fresh(&mut self) -> Type {
         self.known.push(None);
@@ -52,6 +79,9 @@ impl Substitutions {
     }
 
     fn unify(&mut self, one: &Type, two: &Type) -> bool {
+        if !self.visit() {
+            return false;
+        }
         if let Type::Parameter(parameter) = two {
             let (valid, has_substitution) = self.substitute_with(one, *parameter);
             if valid || has_substitution {
@@ -82,7 +112,7 @@ impl Substitutions {
             (Type::Map(key, value), Type::Map(other_key, other_value)) => {
                 self.unify(key, other_key) && self.unify(value, other_value)
             }
-            _ => one.is_same(two),
+            _ => self.is_same(one, two),
         }
     }
 
@@ -92,11 +122,11 @@ impl Substitutions {
             return (true, true);
         }
         if let Some(known) = self.find(parameter).cloned() {
-            if of.is_same(&known) {
+            if self.is_same(of, &known) {
                 return (true, true);
             }
             if self.unify(of, &known) {
-                let general = if is_less_specific(of, &known) { of.clone() } else { known };
+                let general = if self.is_less_specific(of, &known) { of.clone() } else { known };
                 if self.is_free(parameter, &general) {
                     self.set(parameter, general);
                 }
@@ -113,6 +143,9 @@ impl Substitutions {
 
     /// Returns true if a parameter does not occur within a type.
     fn is_free(&self, parameter: u32, within: &Type) -> bool {
+        if !self.visit() {
+            return false;
+        }
         match within {
             Type::Parameter(same) if *same == parameter => false,
             Type::Parameter(other) => self.find(*other).is_none_or(|it| self.is_free(parameter, it)),
@@ -122,21 +155,84 @@ impl Substitutions {
         }
     }
 
-    /// Replaces the parameters in a type; free ones with `dyn` if that is wanted.
-    pub(crate) fn apply(&self, of: &Type, free_is_dyn: bool) -> Type {
-        let inner = |it: &Arc<Type>| Arc::new(self.apply(it, free_is_dyn));
-        match of {
-            Type::Parameter(parameter) => match self.find(*parameter) {
-                Some(known) => self.apply(known, free_is_dyn),
-                None if free_is_dyn => Type::Dyn,
-                None => of.clone(),
-            },
-            Type::List(item) => Type::List(inner(item)),
-            Type::Optional(value) => Type::Optional(inner(value)),
-            Type::Type(value) => Type::Type(inner(value)),
-            Type::Map(key, value) => Type::Map(inner(key), inner(value)),
-            other => other.clone(),
+    /// Returns true if both are the same type, as [`Type::is_same`] does.
+    pub(crate) fn is_same(&self, one: &Type, two: &Type) -> bool {
+        if !self.visit() {
+            return false;
         }
+        match (one, two) {
+            (Type::List(one), Type::List(two))
+            | (Type::Optional(one), Type::Optional(two))
+            | (Type::Type(one), Type::Type(two)) => self.is_same(one, two),
+            (Type::Map(key, value), Type::Map(other_key, other_value)) => {
+                self.is_same(key, other_key) && self.is_same(value, other_value)
+            }
+            (one, two) => one.is_same(two),
+        }
+    }
+
+    /// Returns true if the first type equals the second, or has `dyn` where that has a type.
+    pub(crate) fn is_less_specific(&self, one: &Type, two: &Type) -> bool {
+        if !self.visit() {
+            return false;
+        }
+        match (one, two) {
+            (Type::Dyn | Type::Parameter(_), _) => true,
+            (_, Type::Dyn | Type::Parameter(_)) => false,
+            (Type::List(one), Type::List(two)) | (Type::Optional(one), Type::Optional(two)) => {
+                self.is_less_specific(one, two)
+            }
+            (Type::Map(key, value), Type::Map(other_key, other_value)) => {
+                self.is_less_specific(key, other_key) && self.is_less_specific(value, other_value)
+            }
+            (Type::Type(_), Type::Type(_)) => true,
+            _ => self.is_same(one, two),
+        }
+    }
+
+    /// Replaces the parameters in a type; free ones with `dyn` if that is wanted. A type that is
+    /// too large becomes `dyn`.
+    pub(crate) fn apply(&self, of: &Type, free_is_dyn: bool) -> Type {
+        let mut parts = 0;
+        match self.applied(of, free_is_dyn, &mut parts) {
+            _ if self.is_exhausted() => Type::Dyn,
+            Some(applied) => applied,
+            // Parts that do not change are shared.
+            None => of.clone(),
+        }
+    }
+
+    /// Returns the type after [`Self::apply`], or `None` if that does not change it.
+    fn applied(&self, of: &Type, free_is_dyn: bool, parts: &mut u64) -> Option<Type> {
+        *parts += 1;
+        if *parts > MAX_PARTS {
+            self.is_exhausted.set(true);
+        }
+        if !self.visit() {
+            return None;
+        }
+        let mut inner = |it: &Arc<Type>| self.applied(it, free_is_dyn, parts).map(Arc::new);
+        Some(match of {
+            Type::Parameter(parameter) => match self.find(*parameter) {
+                Some(known) => {
+                    let applied = self.applied(known, free_is_dyn, parts);
+                    applied.unwrap_or_else(|| known.clone())
+                }
+                None if free_is_dyn => Type::Dyn,
+                None => return None,
+            },
+            Type::List(item) => Type::List(inner(item)?),
+            Type::Optional(value) => Type::Optional(inner(value)?),
+            Type::Type(value) => Type::Type(inner(value)?),
+            Type::Map(key, value) => match (inner(key), inner(value)) {
+                (None, None) => return None,
+                (new_key, new_value) => Type::Map(
+                    new_key.unwrap_or_else(|| Arc::clone(key)),
+                    new_value.unwrap_or_else(|| Arc::clone(value)),
+                ),
+            },
+            _ => return None,
+        })
     }
 }
 
@@ -150,21 +246,5 @@ pub(crate) fn instantiate(of: &Type, fresh: &[Type]) -> Type {
         Type::Type(value) => Type::Type(inner(value)),
         Type::Map(key, value) => Type::Map(inner(key), inner(value)),
         other => other.clone(),
-    }
-}
-
-/// Returns true if the first type equals the second, or has `dyn` where that has a type.
-pub(crate) fn is_less_specific(one: &Type, two: &Type) -> bool {
-    match (one, two) {
-        (Type::Dyn | Type::Parameter(_), _) => true,
-        (_, Type::Dyn | Type::Parameter(_)) => false,
-        (Type::List(one), Type::List(two)) | (Type::Optional(one), Type::Optional(two)) => {
-            is_less_specific(one, two)
-        }
-        (Type::Map(key, value), Type::Map(other_key, other_value)) => {
-            is_less_specific(key, other_key) && is_less_specific(value, other_value)
-        }
-        (Type::Type(_), Type::Type(_)) => true,
-        _ => one.is_same(two),
     }
 }

@@ -1,6 +1,8 @@
 //! URLs as Go's `url.ParseRequestURI` reads them (k8s.io/apiserver v0.36.4
 //! pkg/cel/library/urls.go).
 
+use std::collections::HashMap;
+
 use percent_encoding::percent_decode_str;
 
 /// A parsed URL.
@@ -79,12 +81,16 @@ impl Url {
             has_sound_escapes(&it).then(|| percent_decode_str(&it).decode_utf8_lossy().into_owned())
         };
         let mut found: Vec<(String, Vec<String>)> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
         for pair in self.query.split('&').filter(|it| !it.is_empty() && !it.contains(';')) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (Some(name), Some(value)) = (decoded(name), decoded(value)) else { continue };
-            match found.iter_mut().find(|(it, _)| *it == name) {
+            match places.get(&name).and_then(|at| found.get_mut(*at)) {
                 Some((_, values)) => values.push(value),
-                None => found.push((name, vec![value])),
+                None => {
+                    places.insert(name.clone(), found.len());
+                    found.push((name, vec![value]));
+                }
             }
         }
         found

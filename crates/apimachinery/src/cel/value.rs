@@ -16,7 +16,7 @@ use serde_json::{Map as JsonObject, Number, Value as Json};
 use super::authorization::Authorization;
 use super::declared::{DeclaredType, ObjectShape, Shape, any_type};
 use super::error::EvaluationError;
-use super::meter::Meter;
+use super::meter::{Meter, PER_CALL_LIMIT};
 use super::moments;
 use super::networks::Cidr;
 use super::semver::Version;
@@ -24,6 +24,7 @@ use super::types::{RecordType, Type};
 use super::urls::Url;
 use crate::kinds::quantity::Quantity;
 use crate::schema::Topology;
+use crate::weight;
 
 /// The result of an expression, or of a part of one.
 #[derive(Clone, Debug)]
@@ -256,6 +257,23 @@ impl<'a> Value<'a> {
         })
     }
 
+    /// Reads JSON of a declared type like [`Self::of_declared`]. A text that is decoded is decoded
+    /// each time, so its length is counted.
+    pub(crate) fn read(
+        json: &'a Json,
+        declared: &'a DeclaredType,
+        meter: &Meter,
+    ) -> Result<Self, EvaluationError> {
+        if let Json::String(text) = json {
+            match declared.shape {
+                Shape::Bytes => meter.allocate(text.len())?,
+                Shape::Duration | Shape::Date | Shape::DateTime => meter.work(text.len() as u64 * 8)?,
+                _ => {}
+            }
+        }
+        Self::of_declared(json, declared)
+    }
+
     fn of_text(text: &'a str, shape: &Shape) -> Result<Self, EvaluationError> {
         let value = match shape {
             Shape::Bytes => BASE64.decode(text).ok().map(|it| Self::Bytes(it.into())),
@@ -340,10 +358,10 @@ impl<'a> Value<'a> {
     }
 
     /// Returns an item of a list.
-    pub(crate) fn item(&self, index: usize) -> Option<Result<Self, EvaluationError>> {
+    pub(crate) fn item(&self, index: usize, meter: &Meter) -> Option<Result<Self, EvaluationError>> {
         match self {
             Self::List(items) => items.get(index).cloned().map(Ok),
-            Self::Json(it) => it.item(index),
+            Self::Json(it) => it.item(index, meter),
             _ => None,
         }
     }
@@ -371,11 +389,15 @@ impl<'a> Value<'a> {
     ///
     /// # Errors
     /// This has no keys, or the value does not fit its type.
-    pub(crate) fn entry(&self, key: &Value<'a>) -> Result<Option<Self>, EvaluationError> {
+    pub(crate) fn entry(&self, key: &Value<'a>, meter: &Meter) -> Result<Option<Self>, EvaluationError> {
+        // It is compared with some of the keys.
+        if let Value::String(key) = key {
+            meter.work(key.len() as u64 / 8)?;
+        }
         match self {
             Self::Map(map) => Ok(Key::of(key).and_then(|key| map.get(&key).cloned())),
             Self::Json(it) => match (it.json, key) {
-                (Json::Object(_), Value::String(key)) => it.entry(key),
+                (Json::Object(_), Value::String(key)) => it.entry(key, meter),
                 (Json::Object(_), _) => Ok(None),
                 _ => Err(EvaluationError::no_such_overload()),
             },
@@ -391,8 +413,15 @@ impl<'a> Value<'a> {
     /// absent values are null.
     ///
     /// # Errors
-    /// The value is a type, or a number that JSON cannot express.
+    /// The value is a type, a number that JSON cannot express, or larger than an evaluation may
+    /// make: a small value can contain another one many times.
     pub fn to_json(&self) -> Result<Json, EvaluationError> {
+        self.to_json_within(&Meter::new(PER_CALL_LIMIT))
+    }
+
+    /// Returns the value as JSON, and counts its size.
+    pub(crate) fn to_json_within(&self, meter: &Meter) -> Result<Json, EvaluationError> {
+        meter.allocate(size_of::<Json>())?;
         Ok(match self {
             Self::Null | Self::Optional(None) => Json::Null,
             Self::Bool(it) => Json::Bool(*it),
@@ -402,27 +431,39 @@ impl<'a> Value<'a> {
                 Some(number) => Json::Number(number),
                 None => return Err(EvaluationError::failed(format!("{it} is no number of JSON"))),
             },
-            Self::String(text) => Json::String(text.to_string()),
-            Self::Bytes(bytes) => Json::String(BASE64.encode(bytes)),
+            Self::String(text) => {
+                meter.allocate(text.len())?;
+                Json::String(text.to_string())
+            }
+            Self::Bytes(bytes) => {
+                meter.allocate(bytes.len().saturating_mul(2))?;
+                Json::String(BASE64.encode(bytes))
+            }
             Self::Duration(nanos) => Json::String(moments::format_duration(*nanos)),
             Self::Timestamp(moment) => Json::String(moment.to_string()),
-            Self::List(items) => Json::Array(items.iter().map(Self::to_json).collect::<Result<_, _>>()?),
+            Self::List(items) => {
+                Json::Array(items.iter().map(|it| it.to_json_within(meter)).collect::<Result<_, _>>()?)
+            }
             Self::Map(map) => {
                 let mut object = JsonObject::new();
                 for (key, value) in map.iter() {
                     let Key::String(key) = key else {
                         return Err(EvaluationError::failed("a key of an object in JSON must be a string"));
                     };
-                    object.insert(key.to_string(), value.to_json()?);
+                    meter.allocate(key.len())?;
+                    object.insert(key.to_string(), value.to_json_within(meter)?);
                 }
                 Json::Object(object)
             }
-            Self::Json(it) => it.json.clone(),
-            Self::Optional(Some(inner)) => inner.to_json()?,
+            Self::Json(it) => {
+                meter.allocate(weight_in_bytes(it.json))?;
+                it.json.clone()
+            }
+            Self::Optional(Some(inner)) => inner.to_json_within(meter)?,
             Self::Made(made) => {
                 let mut object = JsonObject::new();
                 for (name, value) in &made.fields {
-                    object.insert(name.to_string(), value.to_json()?);
+                    object.insert(name.to_string(), value.to_json_within(meter)?);
                 }
                 Json::Object(object)
             }
@@ -461,9 +502,9 @@ impl<'a> JsonValue<'a> {
         self.declared.element().map_or_else(|| &**any_type(), |it| &**it)
     }
 
-    fn item(&self, index: usize) -> Option<Result<Value<'a>, EvaluationError>> {
+    fn item(&self, index: usize, meter: &Meter) -> Option<Result<Value<'a>, EvaluationError>> {
         let item = self.json.as_array()?.get(index)?;
-        Some(Value::of_declared(item, self.part_type()))
+        Some(Value::read(item, self.part_type(), meter))
     }
 
     fn keys(&self) -> Vec<Value<'a>> {
@@ -478,17 +519,17 @@ impl<'a> JsonValue<'a> {
         }
     }
 
-    fn entry(&self, key: &str) -> Result<Option<Value<'a>>, EvaluationError> {
+    fn entry(&self, key: &str, meter: &Meter) -> Result<Option<Value<'a>>, EvaluationError> {
         let Json::Object(fields) = self.json else { return Ok(None) };
         let Some(shape) = self.object_shape() else {
-            let value = fields.get(key).map(|it| Value::of_declared(it, self.part_type()));
+            let value = fields.get(key).map(|it| Value::read(it, self.part_type(), meter));
             return value.transpose();
         };
         let Some(name) = shape.selectable.get(key) else { return Ok(None) };
         let (Some(value), Some(declared)) = (fields.get(name), shape.fields.get(name)) else {
             return Ok(None);
         };
-        Value::of_declared(value, declared).map(Some)
+        Value::read(value, declared, meter).map(Some)
     }
 
     /// Returns the type of a part of an object by its name in JSON.
@@ -508,6 +549,11 @@ impl<'a> JsonValue<'a> {
     }
 }
 
+/// Returns the approximate size of JSON in memory.
+fn weight_in_bytes(json: &Json) -> usize {
+    weight::of(json).saturating_mul(64)
+}
+
 /// Returns the keys of an item of a list of type `map`, for comparisons.
 pub(crate) fn list_map_key(item: &Json, keys: &[String]) -> String {
     let parts: Vec<&Json> = keys.iter().map(|key| item.get(key).unwrap_or(&Json::Null)).collect();
@@ -524,7 +570,10 @@ pub(crate) fn equal(one: &Value<'_>, two: &Value<'_>, meter: &Meter) -> Result<b
             meter.work(one.len().min(two.len()) as u64 / 8)?;
             one == two
         }
-        (Value::Bytes(one), Value::Bytes(two)) => one == two,
+        (Value::Bytes(one), Value::Bytes(two)) => {
+            meter.work(one.len().min(two.len()) as u64 / 8)?;
+            one == two
+        }
         (Value::Duration(one), Value::Duration(two)) => one == two,
         (Value::Timestamp(one), Value::Timestamp(two)) => one == two,
         (Value::Type(one), Value::Type(two)) => {
@@ -561,7 +610,10 @@ pub(crate) fn equal(one: &Value<'_>, two: &Value<'_>, meter: &Meter) -> Result<b
         _ if one.list_len().is_some() && two.list_len().is_some() => equal_lists(one, two, meter)?,
         _ if one.map_len().is_some() && two.map_len().is_some() => equal_maps(one, two, meter)?,
         // Values that cannot be read are compared as they are.
-        (Value::Json(one), Value::Json(two)) => one.json == two.json,
+        (Value::Json(one), Value::Json(two)) => {
+            meter.work(weight_in_bytes(one.json) as u64 / 8)?;
+            one.json == two.json
+        }
         _ => false,
     })
 }
@@ -579,19 +631,26 @@ fn equal_lists(one: &Value<'_>, two: &Value<'_>, meter: &Meter) -> Result<bool, 
             // pkg/cel/common/valuesunstructured.go).
             Topology::Map(keys) => {
                 meter.work(cost)?;
-                let by_key: BTreeMap<String, &Json> =
-                    left.iter().map(|it| (list_map_key(it, keys), it)).collect();
+                let key_of = |item: &Json| {
+                    let key = list_map_key(item, keys);
+                    meter.allocate(key.len()).map(|()| key)
+                };
+                let mut by_key: BTreeMap<String, &Json> = BTreeMap::new();
+                for item in left {
+                    by_key.insert(key_of(item)?, item);
+                }
                 for item in right {
-                    let Some(same) = by_key.get(&list_map_key(item, keys)) else { return Ok(false) };
-                    let left = Value::of_declared(same, one.part_type())?;
-                    if !equal(&left, &Value::of_declared(item, two.part_type())?, meter)? {
+                    let Some(same) = by_key.get(&key_of(item)?) else { return Ok(false) };
+                    let left = Value::read(same, one.part_type(), meter)?;
+                    if !equal(&left, &Value::read(item, two.part_type(), meter)?, meter)? {
                         return Ok(false);
                     }
                 }
                 return Ok(true);
             }
             Topology::Set => {
-                meter.work(cost)?;
+                let bytes = left.iter().chain(right).map(weight_in_bytes);
+                meter.work(bytes.fold(cost, |sum, it| sum.saturating_add(it as u64)))?;
                 let known: std::collections::HashSet<&Json> = left.iter().collect();
                 return Ok(right.iter().all(|it| known.contains(it)));
             }
@@ -604,7 +663,9 @@ fn equal_lists(one: &Value<'_>, two: &Value<'_>, meter: &Meter) -> Result<bool, 
         return is_subset(two, one, meter);
     }
     for index in 0..one.list_len().unwrap_or(0) {
-        let (Some(left), Some(right)) = (one.item(index), two.item(index)) else { return Ok(false) };
+        let (Some(left), Some(right)) = (one.item(index, meter), two.item(index, meter)) else {
+            return Ok(false);
+        };
         if !equal(&left?, &right?, meter)? {
             return Ok(false);
         }
@@ -615,10 +676,10 @@ fn equal_lists(one: &Value<'_>, two: &Value<'_>, meter: &Meter) -> Result<bool, 
 /// Returns true if a list contains every item of another one.
 fn is_subset(items: &Value<'_>, list: &Value<'_>, meter: &Meter) -> Result<bool, EvaluationError> {
     for index in 0..items.list_len().unwrap_or(0) {
-        let Some(item) = items.item(index).transpose()? else { return Ok(false) };
+        let Some(item) = items.item(index, meter).transpose()? else { return Ok(false) };
         let mut is_known = false;
         for at in 0..list.list_len().unwrap_or(0) {
-            let Some(known) = list.item(at).transpose()? else { continue };
+            let Some(known) = list.item(at, meter).transpose()? else { continue };
             is_known |= equal(&known, &item, meter)?;
         }
         if !is_known {
@@ -637,15 +698,17 @@ fn equal_maps(one: &Value<'_>, two: &Value<'_>, meter: &Meter) -> Result<bool, E
     {
         for (name, value) in left {
             let Some(other) = right.get(name) else { return Ok(false) };
-            let left = Value::of_declared(value, one.field_type(name))?;
-            if !equal(&left, &Value::of_declared(other, two.field_type(name))?, meter)? {
+            let left = Value::read(value, one.field_type(name), meter)?;
+            if !equal(&left, &Value::read(other, two.field_type(name), meter)?, meter)? {
                 return Ok(false);
             }
         }
         return Ok(true);
     }
     for key in one.keys(meter)? {
-        let (Some(left), Some(right)) = (one.entry(&key)?, two.entry(&key)?) else { return Ok(false) };
+        let (Some(left), Some(right)) = (one.entry(&key, meter)?, two.entry(&key, meter)?) else {
+            return Ok(false);
+        };
         if !equal(&left, &right, meter)? {
             return Ok(false);
         }
@@ -692,9 +755,12 @@ pub(crate) fn order(
     two: &Value<'_>,
     meter: &Meter,
 ) -> Result<Option<Ordering>, EvaluationError> {
-    if let (Value::String(one), Value::String(two)) = (one, two) {
-        meter.work(one.len().min(two.len()) as u64 / 8)?;
-    }
+    let shorter = match (one, two) {
+        (Value::String(one), Value::String(two)) => one.len().min(two.len()),
+        (Value::Bytes(one), Value::Bytes(two)) => one.len().min(two.len()),
+        _ => 0,
+    };
+    meter.work(shorter as u64 / 8)?;
     match plain_order(one, two) {
         None if is_number(one) && is_number(two) => Ok(None),
         None => Err(EvaluationError::no_such_overload()),

@@ -31,6 +31,11 @@ const MAX_RULES: usize = 5_000;
 /// The number of bytes that all expressions of a definition may have. kube-apiserver has no limit.
 const MAX_EXPRESSIONS: usize = 1024 * 1024;
 
+/// The memory that the compiled rules of a schema may take, in bytes: a macro can repeat its
+/// operand, and a regular expression of a few bytes can become a million. kube-apiserver has no
+/// limit.
+const MAX_COMPILED: usize = 64 << 20;
+
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
@@ -92,6 +97,7 @@ fn check_schema(schema: &Value, path: &str, problems: &mut FieldErrors) {
         expensive: Vec::new(),
         default_budget: Some(BUDGET),
         rules_of_defaults: (0, 0),
+        compiled: 0,
     };
     let node = Node {
         schema,
@@ -161,6 +167,8 @@ struct Walker {
     default_budget: Option<u64>,
     /// The rules that are compiled again for defaults.
     rules_of_defaults: (usize, usize),
+    /// The memory of the compiled rules so far.
+    compiled: usize,
 }
 
 impl Walker {
@@ -197,7 +205,7 @@ impl Walker {
         for (index, rule) in listed(node.schema, "x-kubernetes-validations").iter().enumerate() {
             let path = path.item("x-kubernetes-validations", index);
             self.form(rule, node, &path);
-            if self.form_problems.is_empty() {
+            if self.form_problems.is_empty() && self.compiled <= MAX_COMPILED {
                 self.rule(rule, node, &path);
             }
         }
@@ -277,6 +285,15 @@ impl Walker {
             return;
         };
         let Some(compiled) = Rule::compile(rule, declared, node.structural) else { return };
+        self.compiled = self.compiled.saturating_add(compiled.size());
+        if self.compiled > MAX_COMPILED {
+            let mib = MAX_COMPILED >> 20;
+            let detail =
+                format!("the rules up to this one take more than {mib} MiB (a limit of this server)");
+            let field = path.keyword("rule");
+            self.problems.push_with(|| FieldError::new(field, FieldErrorKind::TooMany, &detail));
+            return;
+        }
         // Without limits around it, as many values as fit into a request.
         let fitting = MAX_REQUEST_SIZE / declared.min_serialized().saturating_add(1);
         let cardinality = node.cardinality.unwrap_or(fitting);
@@ -444,6 +461,30 @@ mod tests {
             json!({ "type": "array", "maxItems": 10, "items": { "type": "string", "maxLength": 20 } });
         let rule = json!({ "rule": "self.all(x, self.all(y, x == y))" });
         assert_eq!(found(with_rule(limited, rule)), [""; 0]);
+    }
+
+    /// Regression test: the rules of one definition could take gigabytes, and minutes to compile.
+    #[test]
+    fn rules_that_take_too_much_memory_when_they_are_compiled_are_refused() {
+        let repeated = |name: usize| format!("self{}.hasValue() || {name} > 0", ".optMap(x, x)".repeat(12));
+        let long = |name: usize| format!("self.value().matches('(a{{90}}){{90}}{name}')");
+        let rules = |count: usize, text: &dyn Fn(usize) -> String| {
+            let rules: Vec<Value> = (0..count)
+                .map(|it| json!({ "rule": text(it).replace("self", "oldSelf"), "optionalOldSelf": true }))
+                .collect();
+            let field = json!({ "type": "string", "maxLength": 10, "x-kubernetes-validations": rules });
+            found(json!({ "type": "object", "properties": { "f": field } }))
+        };
+        let start = cpu_time::ThreadTime::now();
+        for (few, many, text) in
+            [(2, 100, &repeated as &dyn Fn(usize) -> String), (20, 300, &long as &dyn Fn(usize) -> String)]
+        {
+            assert_eq!(rules(few, text), [""; 0], "{}", text(0));
+            let problems = rules(many, text);
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert!(problems[0].contains("take more than 64 MiB"), "{problems:?}");
+        }
+        assert!(start.elapsed().as_secs() < 120, "{:?}", start.elapsed());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! messages. The budget is that of kube-apiserver: an object whose rules exceed it is rejected.
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -101,6 +102,12 @@ impl Rule {
         })
     }
 
+    /// Returns the approximate memory of the compiled expressions, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let of = |it: &Result<Program, String>| it.as_ref().map_or(0, Program::size);
+        of(&self.program).saturating_add(self.message_program.as_ref().map_or(0, of))
+    }
+
     pub(crate) fn uses_old(&self) -> bool {
         self.program.as_ref().is_ok_and(|it| it.uses("oldSelf"))
     }
@@ -191,7 +198,7 @@ impl RuleTree {
     }
 
     fn problems_within(&self, budget: u64, object: &Value, old: Option<&Value>) -> FieldErrors {
-        let mut run = Run { budget: Some(budget), problems: FieldErrors::new() };
+        let mut run = Run::within(Some(budget));
         let ratchet = Ratchet { current: old.map(|old| (object, old)), parent: None };
         run.node(self, &ValuePath::Root(""), object, old, ratchet);
         run.problems
@@ -209,7 +216,7 @@ impl RuleTree {
         let (Some(default), Some(tree)) = (&schema.default, Self::part(schema, declared)) else {
             return FieldErrors::new();
         };
-        let mut run = Run { budget: *budget, problems: FieldErrors::new() };
+        let mut run = Run::within(*budget);
         let no_ratchet = Ratchet { current: None, parent: None };
         run.node(&tree, &ValuePath::Root(path), default, Some(default), no_ratchet);
         if run.problems.is_empty() {
@@ -231,11 +238,6 @@ struct Ratchet<'a> {
 }
 
 impl<'a> Ratchet<'a> {
-    /// Returns true if an error of the value is one that it had before.
-    fn is_unchanged(self) -> bool {
-        self.current.or(self.parent).is_some_and(|(new, old)| new == old)
-    }
-
     fn key(self, name: &str) -> Self {
         let Some((new, old)) = self.current else { return self };
         // The version of the former object may be another one.
@@ -254,16 +256,41 @@ impl<'a> Ratchet<'a> {
 }
 
 /// The evaluation of the rules of one object.
-struct Run {
+struct Run<'a, 't> {
     /// The cost that is left; `None` after the rule that exceeded it.
     budget: Option<u64>,
     problems: FieldErrors,
+    /// The values that were compared with their former ones. All items of a list without keys are
+    /// compared by the list.
+    compared: HashMap<(*const Value, *const Value), bool>,
+    /// The former lists by their address. Several items with the same keys have the same former
+    /// item, with all lists in it.
+    former: HashMap<*const Value, Rc<FormerItems<'a, 't>>>,
 }
 
-impl Run {
-    fn node<'a>(
+impl<'a, 't> Run<'a, 't> {
+    fn within(budget: Option<u64>) -> Self {
+        let problems = FieldErrors::new();
+        Self { budget, problems, compared: HashMap::new(), former: HashMap::new() }
+    }
+
+    /// Returns true if an error of a value is one that it had before.
+    fn is_unchanged(&mut self, ratchet: Ratchet<'a>) -> bool {
+        let Some((new, old)) = ratchet.current.or(ratchet.parent) else { return false };
+        let is_same = || new == old;
+        *self.compared.entry((std::ptr::from_ref(new), std::ptr::from_ref(old))).or_insert_with(is_same)
+    }
+
+    /// Returns the former items of a list of type `map`.
+    fn former_items(&mut self, old: Option<&'a Value>, keys: &'t [String]) -> Rc<FormerItems<'a, 't>> {
+        let Some(list) = old else { return Rc::new(FormerItems::of(None, keys)) };
+        let known = self.former.entry(std::ptr::from_ref(list));
+        Rc::clone(known.or_insert_with(|| Rc::new(FormerItems::of(Some(list), keys))))
+    }
+
+    fn node(
         &mut self,
-        tree: &RuleTree,
+        tree: &'t RuleTree,
         path: &ValuePath<'_>,
         value: &'a Value,
         old: Option<&'a Value>,
@@ -278,7 +305,8 @@ impl Run {
         match value {
             Value::Array(items) => {
                 let Some(rules) = &tree.items else { return };
-                let former = tree.list_keys.as_ref().map(|keys| FormerItems::of(old, keys));
+                let keys = tree.list_keys.as_ref().filter(|_| !items.is_empty());
+                let former = keys.map(|keys| self.former_items(old, keys));
                 for (index, item) in items.iter().enumerate() {
                     if self.budget.is_none() {
                         return;
@@ -313,7 +341,7 @@ impl Run {
         });
     }
 
-    fn rules<'a>(
+    fn rules(
         &mut self,
         tree: &RuleTree,
         path: &ValuePath<'_>,
@@ -365,7 +393,7 @@ impl Run {
             match evaluated.outcome {
                 Ok(Evaluated::Bool(true)) => {}
                 Ok(_) => {
-                    if !uses_old && ratchet.is_unchanged() {
+                    if !uses_old && self.is_unchanged(ratchet) {
                         continue;
                     }
                     if !self.broken(tree, rule, path, value, &activation) {
@@ -484,15 +512,15 @@ fn field(path: &ValuePath<'_>, below: &str) -> String {
 }
 
 /// The former items of a list of type `map`, by their keys.
-struct FormerItems<'a> {
-    keys: &'a [String],
+struct FormerItems<'a, 't> {
+    keys: &'t [String],
     items: HashMap<Vec<&'a Value>, &'a Value>,
 }
 
-impl<'a> FormerItems<'a> {
-    fn of(old: Option<&'a Value>, keys: &'a [String]) -> Self {
+impl<'a> FormerItems<'a, '_> {
+    fn of<'t>(old: Option<&'a Value>, keys: &'t [String]) -> FormerItems<'a, 't> {
         let items = old.and_then(Value::as_array).into_iter().flatten();
-        Self { keys, items: items.map(|it| (key_of(it, keys), it)).collect() }
+        FormerItems { keys, items: items.map(|it| (key_of(it, keys), it)).collect() }
     }
 
     fn of_item(&self, item: &'a Value) -> Option<&'a Value> {
@@ -582,6 +610,46 @@ mod tests {
             broken(schema, json!({ "a": { "n": 1 }, "b": 2 }), Some(old)),
             ["a: Invalid value: failed rule: self.n > 1"]
         );
+    }
+
+    fn seconds(start: cpu_time::ThreadTime) -> u64 {
+        start.elapsed().as_secs()
+    }
+
+    /// Regression test: the whole lists were compared for each invalid item.
+    #[test]
+    fn the_unchanged_items_of_a_long_list_are_compared_once() {
+        let schema = json!({ "type": "object", "properties": { "l": { "type": "array", "items": {
+            "type": "integer", "x-kubernetes-validations": rule("self > 7") } } } });
+        let old = json!({ "l": vec![1; 100_000] });
+        let mut new = old.clone();
+        new["l"][99_999] = json!(2);
+        let tree = RuleTree::compile(&Structural::parse(&schema)).unwrap();
+        let start = cpu_time::ThreadTime::now();
+        assert_eq!(tree.problems(&new, Some(&old)).count(), 100_000);
+        assert!(tree.problems(&old, Some(&old.clone())).is_empty());
+        assert!(seconds(start) < 60, "{:?}", start.elapsed());
+    }
+
+    /// Regression test: the old list was searched for each of the new items with the same keys.
+    #[test]
+    fn the_former_lists_of_items_with_the_same_keys_are_read_once() {
+        let keyed = |items: Value| {
+            json!({ "type": "array", "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["k"], "items": items })
+        };
+        let inner = json!({ "type": "object", "x-kubernetes-validations": rule("has(self.k)"),
+            "properties": { "k": { "type": "string" } } });
+        let outer =
+            json!({ "type": "object", "properties": { "k": { "type": "string" }, "l": keyed(inner) } });
+        let schema = json!({ "type": "object", "properties": { "a": keyed(outer) } });
+        let many: Vec<Value> = (0..20_000).map(|it| json!({ "k": it.to_string() })).collect();
+        let old = json!({ "a": [{ "k": "", "l": many }] });
+        let new = json!({ "a": vec![json!({ "k": "", "l": [{ "k": "0" }] }); 20_000] });
+        let tree = RuleTree::compile(&Structural::parse(&schema)).unwrap();
+        let start = cpu_time::ThreadTime::now();
+        assert!(tree.problems(&new, Some(&old)).is_empty());
+        assert!(seconds(start) < 60, "{:?}", start.elapsed());
     }
 
     #[test]

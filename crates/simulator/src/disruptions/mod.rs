@@ -109,11 +109,11 @@ impl Disruptions {
             "ReplicaSet" => {
                 let set = find(&self.sets, owner)?;
                 match controller(&set).filter(|it| text(it, "/kind") == "Deployment") {
-                    Some(deployment) => scale(&find(&self.deployments, deployment)?),
+                    Some(deployment) => find(&self.deployments, deployment).and_then(|it| scale(&it)),
                     None => scale(&set),
                 }
             }
-            "StatefulSet" => scale(&find(&self.stateful_sets, owner)?),
+            "StatefulSet" => find(&self.stateful_sets, owner).and_then(|it| scale(&it)),
             _ => None,
         }
     }

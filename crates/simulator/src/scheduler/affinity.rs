@@ -29,7 +29,10 @@ pub(super) struct Constraints {
 impl Constraints {
     /// Reads the constraints of a pod, and those of other pods on it.
     pub(super) fn of(pod: &Pod, pods: &Collection<Pod>, nodes: &Collection<JsonObject>) -> Self {
-        let topology = |pod: &Pod, key: &str| label(&nodes.store.get_named(None, pod.node())?, key);
+        let topology = |pod: &Pod, key: &str| {
+            let node = nodes.store.get_named(None, pod.node())?;
+            label(&node, key)
+        };
         let mut constraints = Self::default();
         for term in items(pod, AFFINITY) {
             let key = text(term, "/topologyKey");
