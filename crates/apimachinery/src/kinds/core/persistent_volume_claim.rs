@@ -35,7 +35,11 @@ pub(crate) static RULES: KindRules = KindRules {
     },
     validate_create: claim,
     validate_update: Some(validate_update),
-    warnings: |claim, _| warnings(claim),
+    warnings: |claim, old| {
+        // Not for writes to the status.
+        let is_whole = old.is_none_or(|old| old["status"] == claim["status"]);
+        if is_whole { warnings(claim) } else { Vec::new() }
+    },
     cells,
     accounting: Accounting::Claim,
     ..COMMON
