@@ -35,6 +35,11 @@ pub(crate) static RULES: KindRules = KindRules {
     },
     validate_create: claim,
     validate_update: Some(validate_update),
+    warnings: |claim, old| {
+        // Not for writes to the status.
+        let is_whole = old.is_none_or(|old| old["status"] == claim["status"]);
+        if is_whole { warnings(claim) } else { Vec::new() }
+    },
     cells,
     accounting: Accounting::Claim,
     ..COMMON
@@ -146,6 +151,26 @@ fn validate_update(out: &mut FieldErrors, new: &Value, old: &Value) {
         forbidden(out, "spec", detail);
     }
     immutable(out, new, old, "/spec/volumeMode", "volumeMode");
+}
+
+/// Returns the warnings about a claim: `GetWarningsForPersistentVolumeClaim` in k8s.io/kubernetes
+/// v1.36.4 pkg/api/persistentvolumeclaim/util.go.
+fn warnings(claim: &Value) -> Vec<String> {
+    let annotation = "volume.beta.kubernetes.io/storage-class";
+    let mut warnings = Vec::new();
+    if at(claim, "/metadata/annotations").is_some_and(|it| it.get(annotation).is_some()) {
+        warnings.push(format!(
+            "metadata.annotations[{annotation}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
+        ));
+    }
+    let amount = at(claim, "/spec/resources/requests/storage").and_then(Quantity::read);
+    if let Some(amount) = amount.filter(|it| !it.is_whole()) {
+        warnings.push(format!(
+            "spec.resources.requests[storage]: fractional byte value \"{}\" is invalid, must be an integer",
+            amount.canonical()
+        ));
+    }
+    warnings
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
