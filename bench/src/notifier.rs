@@ -88,7 +88,7 @@ pub(crate) fn run(_: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Measures the changes of one notifier. The next one is made when all listeners have seen the last.
+/// Measures the changes of one notifier, the next one when all listeners have seen the last.
 fn measure(workers: usize, notifier: impl Notify) -> Result<Figures> {
     let runtime = Builder::new_multi_thread().worker_threads(workers).enable_time().build()?;
     runtime.block_on(async {

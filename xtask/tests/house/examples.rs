@@ -115,8 +115,8 @@ mod tests {
 /// ```
 /// let queue: Other = Queue::new();
 /// ```
-#[error(
-    "a long attribute"
+#[allow(
+    dead_code
 )]
 pub struct Queue;
 /// An item.
