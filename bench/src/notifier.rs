@@ -98,8 +98,10 @@ fn measure(workers: usize, notifier: impl Notify) -> Result<Figures> {
             let progress = Arc::clone(&progress);
             tokio::spawn(std::future::poll_fn(move |context| {
                 progress.runs.fetch_add(1, Ordering::Relaxed);
-                let changed = |it: &mut Box<dyn Listen>| it.poll_changed(context).is_ready();
-                let changed = listeners.iter_mut().map(|it| usize::from(changed(it))).sum::<usize>();
+                let mut changed = 0;
+                for it in &mut listeners {
+                    changed += usize::from(it.poll_changed(context).is_ready());
+                }
                 if changed > 0 {
                     // Every listener waits again before the change counts as seen.
                     listeners.iter_mut().for_each(|it| _ = it.poll_changed(context));
