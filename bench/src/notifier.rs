@@ -4,12 +4,6 @@
 //! A hundred tasks, as many as there are connections, have ten listeners each, as many as a
 //! controller has watches. A change wakes all of them. Compared are the CPU time of a change, and
 //! how often it runs each task: a task that runs twice writes twice to its connection.
-//!
-//! The notifier is private to the server, so its file is compiled here, too.
-
-#[path = "../../crates/apiserver/src/change_notifier.rs"]
-#[allow(dead_code, reason = "the server uses all of it")]
-mod change_notifier;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,12 +12,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use cpu_time::ProcessTime;
+use dogwatch_apiserver::measure::{ChangeListener, ChangeNotifier};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::ReusableBoxFuture;
-
-use self::change_notifier::{ChangeListener, ChangeNotifier};
 
 const TASKS: usize = 100;
 const LISTENERS: usize = 10;
@@ -53,7 +46,7 @@ struct Figures {
     runs: f64,
 }
 
-/// What the tasks of one measurement have done together.
+/// The work of the tasks of one measurement, added up.
 #[derive(Default)]
 struct Progress {
     /// The number of times that a task ran.
@@ -95,7 +88,7 @@ pub(crate) fn run(_: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Measures the changes of one notifier, each announced when all listeners have seen the one before.
+/// Measures the changes of one notifier, the next one when all listeners have seen the last.
 fn measure(workers: usize, notifier: impl Notify) -> Result<Figures> {
     let runtime = Builder::new_multi_thread().worker_threads(workers).enable_time().build()?;
     runtime.block_on(async {
@@ -105,8 +98,10 @@ fn measure(workers: usize, notifier: impl Notify) -> Result<Figures> {
             let progress = Arc::clone(&progress);
             tokio::spawn(std::future::poll_fn(move |context| {
                 progress.runs.fetch_add(1, Ordering::Relaxed);
-                let changed = |it: &mut Box<dyn Listen>| it.poll_changed(context).is_ready();
-                let changed = listeners.iter_mut().map(|it| usize::from(changed(it))).sum::<usize>();
+                let mut changed = 0;
+                for it in &mut listeners {
+                    changed += usize::from(it.poll_changed(context).is_ready());
+                }
                 if changed > 0 {
                     // Every listener waits again before the change counts as seen.
                     listeners.iter_mut().for_each(|it| _ = it.poll_changed(context));

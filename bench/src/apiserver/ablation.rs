@@ -60,11 +60,9 @@ impl Row {
             Self::FuturesUnordered => ConnectionParts { streams: StreamTasks::Unordered, ..all },
             Self::NoWakeGate => ConnectionParts { wake_gate: false, ..all },
             Self::NoWriteCoalescing => ConnectionParts { write_coalescing: false, ..all },
-            Self::AllOff => ConnectionParts {
-                streams: StreamTasks::TaskEach,
-                write_coalescing: false,
-                wake_gate: false,
-            },
+            Self::AllOff => {
+                ConnectionParts { streams: StreamTasks::TaskEach, write_coalescing: false, wake_gate: false }
+            }
         }
     }
 

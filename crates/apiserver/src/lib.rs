@@ -112,6 +112,7 @@ pub const KUBERNETES_VERSION: &str = "1.36.4";
 /// Not part of the public API: for this repository's benchmarks.
 #[doc(hidden)]
 pub mod measure {
+    pub use crate::change_notifier::{ChangeListener, ChangeNotifier};
     pub use crate::serving::{ConnectionParts, StreamTasks};
 }
 

@@ -47,7 +47,7 @@ pub struct ContainerView {
 #[serde(default)]
 #[non_exhaustive]
 pub struct ResourcesView {
-    /// What it requests; the limits are left out.
+    /// Its requests; the limits are left out.
     pub requests: RequestsView,
 }
 

@@ -63,11 +63,12 @@ const ROWS: &[Row] = &[
         &["dogwatch-apiserver", "dogwatch-proxy", "dogwatch-simulator"],
     ),
     row("website", &["dogwatch"], &[], &[]),
+    row("informer-cost", &["dogwatch"], &[], &[]),
     row("dogwatch-cli", UNDER_CLI, &[], APISERVER),
 ];
 
 /// Programs of the repository that are not published. They may use everything.
-const TOOLS: &[&str] = &["xtask", "bench", "interop", "testbed", "processes", "decoder-checks", "book-tests", "informer-cost"];
+const TOOLS: &[&str] = &["xtask", "bench", "interop", "testbed", "processes", "decoder-checks", "book-tests"];
 
 /// The server's own controllers use the work queue, which has no client.
 const UNDER_APISERVER: &[&str] =

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-/// What the examples of all files show.
+/// The types that the examples of all files show.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     /// The words of their code.
@@ -20,7 +20,7 @@ pub(crate) struct Shown {
 impl Shown {
     /// Adds the examples in the documentation of a source file, which is formatted by rustfmt.
     pub(crate) fn add_source(&mut self, text: &str) {
-        let (mut documentation, mut current) = (String::new(), None);
+        let (mut documentation, mut current, mut in_attribute) = (String::new(), None, false);
         for line in text.lines() {
             let content = line.trim_start();
             if let Some(text) = content.strip_prefix("///").or_else(|| content.strip_prefix("//!")) {
@@ -28,7 +28,8 @@ impl Shown {
                 documentation.push('\n');
                 continue;
             }
-            if content.starts_with("#[") {
+            if in_attribute || content.starts_with("#[") {
+                in_attribute = !content.ends_with(']');
                 continue;
             }
             if let Some(name) = defined(content).or_else(|| implemented(line)) {
@@ -114,7 +115,9 @@ mod tests {
 /// ```
 /// let queue: Other = Queue::new();
 /// ```
-#[derive(Debug)]
+#[allow(
+    dead_code
+)]
 pub struct Queue;
 /// An item.
 pub struct Item<F>(F);

@@ -39,8 +39,8 @@ use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
 pub use certificates::Certificates;
-pub use connection_parts::{ConnectionParts, StreamTasks};
 pub(crate) use certificates::ClientCertificate;
+pub use connection_parts::{ConnectionParts, StreamTasks};
 #[cfg(test)]
 pub(crate) use handler::RequestBody;
 pub(crate) use handler::{BoxError, Handler};

@@ -3,7 +3,8 @@
 //!
 //! HTTP/2 writes and flushes frame by frame. With ten watches on a connection, one change would
 //! cost ten TLS records and ten system calls; here it costs one of each. No timer is involved: the
-//! task flushes at the end of every poll.
+//! task flushes at the end of every poll. `cargo xtask bench apiserver --ablation` measures the
+//! server without it.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, IoSlice};
