@@ -60,8 +60,11 @@ pub(super) struct Comparison {
 /// The measurements without watchers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Floor {
-    /// CPU seconds of the API server for the same changes.
+    /// CPU seconds of the API server for the same changes, and the time that they took.
     pub(super) writes_cpu: f64,
+    pub(super) writes_seconds: f64,
+    /// CPU seconds of the API server in each second in which nobody asks anything.
+    pub(super) idle_cpu: f64,
     /// The resident memory of a proxy without a cache, in MB.
     pub(super) empty_mb: f64,
     /// The KB of heap of client-go's cache for each pod, if it could be measured.
@@ -74,9 +77,11 @@ impl Comparison {
         (self.direct.upstream_cpu > 0.0).then(|| self.through.upstream_cpu / self.direct.upstream_cpu)
     }
 
-    /// Returns the same ratio without the CPU time of the writes.
+    /// Returns the same ratio without the CPU time of the writes, and of what the API server does
+    /// without clients, which counts for longer in a phase that takes longer.
     pub(super) fn ratio_without_writes(&self, floor: Floor) -> Option<f64> {
-        let cpu = |it: &Costs| (it.upstream_cpu - floor.writes_cpu).max(0.0);
+        let writes = floor.writes_cpu - floor.idle_cpu * floor.writes_seconds;
+        let cpu = |it: &Costs| (it.upstream_cpu - floor.idle_cpu * it.seconds - writes).max(0.0);
         (cpu(&self.direct) > 0.0).then(|| cpu(&self.through) / cpu(&self.direct))
     }
 

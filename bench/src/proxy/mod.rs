@@ -41,6 +41,9 @@ use crate::server_pods::ServerPods;
 /// The time that everything is left idle before it is measured.
 const REST: Duration = Duration::from_secs(3);
 
+/// The time for which a server without clients is measured.
+const IDLE: Duration = Duration::from_secs(10);
+
 /// Measures watchers of pods on an API server, directly and through a proxy.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask bench proxy")]
@@ -98,9 +101,11 @@ async fn compare(options: Options) -> Result<()> {
     let Options { pods, changes, seconds, .. } = &options;
     println!(
         "{pods} pods of 12 to 14 KB in JSON, {changes} changes per second for {seconds} s; server: {}, TLS and HTTP/2 on \
-         all connections;\nthe changes alone take {:.2} s of CPU time there; a proxy without a cache has {:.1} MB; {}",
+         all connections;\nthe changes alone take {:.2} s of CPU time there, and {:.1} % of a core without clients;\na \
+         proxy without a cache has {:.1} MB; {}",
         upstream.name,
         floor.writes_cpu,
+        floor.idle_cpu * 100.0,
         floor.empty_mb,
         match floor.client_go_kb {
             Some(kb) => format!("client-go's cache has {kb:.1} KB of heap per pod"),
@@ -112,7 +117,7 @@ async fn compare(options: Options) -> Result<()> {
         let comparison = bench.with(usize::try_from(*watchers)?).await?;
         println!("\n{watchers} watchers\n{}", table::table(&comparison, floor));
         if let Some(ratio) = comparison.ratio_without_writes(floor) {
-            println!("upstream CPU without the writes, of that without the proxy: {ratio:.3}\n");
+            println!("upstream CPU for watches alone, of that without the proxy: {ratio:.3}\n");
         }
         print!("{}", goals::verdicts(&comparison, floor));
         for it in [&comparison.direct.completeness, &comparison.through.completeness] {
@@ -143,12 +148,15 @@ impl Bench<'_> {
         sleep(REST).await;
         let empty_mb = proxy.resident_mb()?;
         drop(proxy);
-        eprintln!("measuring the changes without watchers");
-        let writes_cpu = self.change(None, None).await?.upstream_cpu;
+        eprintln!("measuring the server without clients, and then the changes without watchers");
+        let (before, began) = (self.upstream.cpu_seconds().await?, Instant::now());
+        sleep(IDLE).await;
+        let idle_cpu = (self.upstream.cpu_seconds().await? - before) / began.elapsed().as_secs_f64();
+        let Costs { upstream_cpu: writes_cpu, seconds: writes_seconds, .. } = self.change(None, None).await?;
         eprintln!("measuring the heap of client-go's cache");
         let client_go_kb = client_go_heap::kb_per_pod(&self.upstream.kubeconfig, self.options.pods).await?;
         self.upstream.watches_ended(self.before).await?;
-        Ok(Floor { writes_cpu, empty_mb, client_go_kb })
+        Ok(Floor { writes_cpu, writes_seconds, idle_cpu, empty_mb, client_go_kb })
     }
 
     /// Measures both phases with this many watchers.

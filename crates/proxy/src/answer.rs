@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dogwatch_client::{RequestBody, ResponseBody, boxed};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Response, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::read_target::ReadTarget;
 
@@ -40,12 +40,16 @@ pub(crate) fn too_many(message: &str, seconds: u32) -> Answer {
     answer
 }
 
-/// Builds the event at the end of a watch in JSON whose client has to list again.
-pub(crate) fn expired_event() -> Bytes {
-    let status = json!({
+/// Returns the status at the end of a watch whose client has to list again.
+pub(crate) fn expired() -> Value {
+    json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "the rules of the proxy have changed", "reason": "Expired", "code": 410,
-    });
+    })
+}
+
+/// Builds the last event of a watch in JSON.
+pub(crate) fn error_event(status: &Value) -> Bytes {
     Bytes::from(format!("{}\n", json!({ "type": "ERROR", "object": status })))
 }
 

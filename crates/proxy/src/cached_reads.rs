@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use dogwatch_apiserver::ApiError;
 use dogwatch_apiserver::mirror::{Freshness, Pending, is_mirror_token};
-use http::Request;
 use http::header::{ACCEPT, HeaderName, HeaderValue, UPGRADE, USER_AGENT};
 use http::request::Parts;
+use http::{Request, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::active_rules::{ActiveRules, Generation};
@@ -33,8 +33,9 @@ const WARNING: HeaderName = HeaderName::from_static("warning");
 const STALE: &str =
     "299 - \"the API server cannot be reached: this is the last state that the proxy has seen\"";
 
-/// The memory that lists may take before they are sent. A client without a share waits, and is then
-/// asked to come back.
+/// The memory that lists may take that are encoded before they are sent: short ones, YAML, indented
+/// JSON, and protobuf that rules change. A client without a share waits, and is then asked to come
+/// back.
 const LIST_MEMORY: u64 = 512 * 1024 * 1024;
 
 /// The time that a list waits for its share.
@@ -162,19 +163,30 @@ impl CachedReads {
                 _ => {}
             }
         }
+        // Before the share, which lists that only wait would keep from others.
+        let newest = match read.needs_newest() && !is_stale {
+            true => Some(read.collection.newest().await),
+            false => None,
+        };
         let share = match self.share(read).await {
             Ok(share) => share,
             Err(busy) => return Some(busy),
         };
+        let mut answer = read.respond(&allowed, is_stale, waits, newest, share).await;
+        let is_ahead = answer.status() == StatusCode::GATEWAY_TIMEOUT && read.version() > 0;
+        if is_ahead && !has_rules && !is_stale {
+            // The version has not arrived, or was not seen here: upstream may have it.
+            return None;
+        }
         self.answered.fetch_add(1, Ordering::Relaxed);
-        let mut answer = read.respond(&allowed, is_stale, waits, share).await;
         if is_stale {
             answer.headers_mut().append(WARNING, HeaderValue::from_static(STALE));
         }
         Some(self.guarded(answer, caller, read.target.clone(), allowed))
     }
 
-    /// Waits for the memory that a list takes. The error is the answer if there is none.
+    /// Waits for the memory that a list may take, until it is known if it is encoded while it is
+    /// sent. The error is the answer if there is none.
     async fn share(&self, read: &Read<'_>) -> Result<Option<OwnedSemaphorePermit>, Answer> {
         if read.target.verb != Verb::List {
             return Ok(None);
@@ -221,6 +233,13 @@ impl Read<'_> {
         self.collection.is_reached(self.version()).await
     }
 
+    /// Returns true for a list that has to show everything that was written before it.
+    fn needs_newest(&self) -> bool {
+        let query = self.parts.uri.query().unwrap_or_default();
+        let has = |name: &str| parameter(query, name).is_some_and(|it| !it.is_empty());
+        self.target.verb == Verb::List && !has("resourceVersion") && !has("continue")
+    }
+
     /// Returns the version that the request is for; 0 for any.
     fn version(&self) -> u64 {
         let asked = parameter(self.parts.uri.query().unwrap_or_default(), "resourceVersion");
@@ -233,6 +252,7 @@ impl Read<'_> {
         allowed: &Allowed,
         is_stale: bool,
         waits: bool,
+        newest: Option<Result<u64, ApiError>>,
         share: Option<OwnedSemaphorePermit>,
     ) -> Answer {
         let agent = self.parts.headers.get(USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
@@ -243,10 +263,12 @@ impl Read<'_> {
         request.uri_mut().clone_from(&self.parts.uri);
         request.headers_mut().clone_from(&self.parts.headers);
         let (any, reached) = (AnyState(self.collection), Reached(self.collection));
-        let freshness: &dyn Freshness = match (is_stale, waits) {
-            (true, _) => &any,
-            (false, true) => &reached,
-            (false, false) => self.collection,
+        let asked = newest.map(Asked);
+        let freshness: &dyn Freshness = match (&asked, is_stale, waits) {
+            (Some(asked), ..) => asked,
+            (None, true, _) => &any,
+            (None, false, true) => &reached,
+            (None, false, false) => self.collection,
         };
         self.collection.respond(request, view, freshness, share).await
     }
@@ -258,6 +280,15 @@ struct AnyState<'a>(&'a Collection);
 impl Freshness for AnyState<'_> {
     fn newest(&self) -> Pending<'_, Result<u64, ApiError>> {
         Box::pin(std::future::ready(Ok(self.0.version().unwrap_or_default())))
+    }
+}
+
+/// The freshness of a read for which upstream was asked before.
+struct Asked(Result<u64, ApiError>);
+
+impl Freshness for Asked {
+    fn newest(&self) -> Pending<'_, Result<u64, ApiError>> {
+        Box::pin(std::future::ready(self.0.clone()))
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_apimachinery::ApiError;
+use dogwatch_apiserver::ResponseBody as MirrorBody;
 use dogwatch_apiserver::mirror::{Freshness, MirrorUsage, MirroredResource, Pending, View};
 use dogwatch_client::discovery::ServedResource;
 use dogwatch_client::{Api, Client, Error, ListEvent};
@@ -15,9 +16,10 @@ use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::answer::Answer;
-use crate::feed::{Feed, Progress};
+use crate::feed::{Feed, StateAt};
 use crate::rounds::Rounds;
-use crate::small_frames::small_frames;
+use crate::small_frames::{permits, small_frames};
+use crate::timed_body::timed;
 
 /// The time limit of a question about the newest version.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,6 +31,14 @@ const ARRIVAL: Duration = Duration::from_millis(50);
 /// The time for which a watch waits for a version that upstream has: longer than it takes to the
 /// next bookmark, which kube-apiserver sends every minute.
 const BOOKMARK: Duration = Duration::from_secs(90);
+
+/// The time within which a client has to read a list: that of a request in kube-apiserver
+/// (`--request-timeout`).
+const LIST_TIME: Duration = Duration::from_secs(60);
+
+/// The number of bytes that a list holds while it is encoded and sent, and those for each object.
+const STREAMED_LIST: u64 = 256 * 1024;
+const REFERENCE: u64 = size_of::<usize>() as u64;
 
 /// The number of bytes of JSON for each stored byte, at most, if it is stored in protobuf.
 const JSON_GROWTH: u64 = 3;
@@ -127,15 +137,30 @@ impl Collection {
         share: Option<OwnedSemaphorePermit>,
     ) -> Answer {
         let response = self.feed.mirror().respond(request, view, freshness).await;
-        response.map(|body| small_frames(body, share))
+        let is_list = share.is_some();
+        let share = share.map(|it| self.kept_share(it, response.body()));
+        let answer = response.map(|body| small_frames(body, share));
+        if is_list { answer.map(|body| timed(body, LIST_TIME)) } else { answer }
     }
 
-    /// Returns an estimate of the number of bytes of a list with this limit.
+    /// Returns the part of a list's share that it keeps while it is sent: a list that is encoded
+    /// meanwhile holds a reference to each object only.
+    fn kept_share(&self, mut share: OwnedSemaphorePermit, body: &MirrorBody) -> OwnedSemaphorePermit {
+        if body.is_streamed() {
+            let held = (self.usage().objects as u64).saturating_mul(REFERENCE).saturating_add(STREAMED_LIST);
+            let surplus = share.num_permits().saturating_sub(permits(held) as usize);
+            drop(share.split(surplus));
+        }
+        share
+    }
+
+    /// Returns an estimate of the number of bytes of a list with this limit, if it is not encoded
+    /// while it is sent.
     pub(crate) fn list_size(&self, limit: Option<u64>) -> u64 {
         let usage = self.usage();
-        let (objects, bytes) = (usage.objects as u64, usage.bytes as u64);
+        let (objects, length) = (usage.objects as u64, usage.length as u64);
         let listed = limit.filter(|it| *it > 0).map_or(objects, |it| it.min(objects));
-        let average = bytes.div_ceil(objects.max(1));
+        let average = length.div_ceil(objects.max(1));
         average.saturating_mul(listed).saturating_mul(JSON_GROWTH)
     }
 
@@ -151,25 +176,21 @@ impl Collection {
         }
     }
 
-    /// Returns the version of the newest state of the collection: upstream's version, or, if
-    /// nothing in this collection has changed up to that, the one of the mirror.
+    /// Returns the version of upstream, once the mirror knows the state of the collection at it.
     ///
     /// Versions are those of the whole server, so a quiet collection reaches upstream's only with
     /// the next bookmark, up to a minute later. The comparison by the versions of all objects shows
     /// that the mirror has the newest state all the same.
     async fn compare(&self) -> Result<u64, Error> {
+        let (epoch, mirror) = (self.feed.epoch(), self.feed.mirror());
         let newest = self.ask_version().await?;
-        let mut progress = self.feed.progress();
-        let has_reached = |version: u64| move |it: &Progress| it.version.is_some_and(|it| it >= version);
-        if tokio::time::timeout(ARRIVAL, progress.wait_for(has_reached(newest))).await.is_ok() {
+        if tokio::time::timeout(ARRIVAL, mirror.reach(newest)).await.is_ok() {
             return Ok(newest);
         }
-        let (listed, fingerprint) = self.list_versions().await?;
-        let is_same = |it: &Progress| {
-            has_reached(listed)(it) || (it.version.is_some() && it.fingerprint == fingerprint)
-        };
-        let reached = progress.wait_for(is_same).await;
-        Ok(reached.ok().and_then(|it| it.version).unwrap_or(listed).min(listed))
+        let listed = self.list_versions().await?;
+        self.feed.compared(epoch, listed);
+        mirror.reach(listed.version).await;
+        Ok(listed.version)
     }
 
     /// Asks upstream for its version.
@@ -182,8 +203,8 @@ impl Collection {
         Api::dynamic_metadata(self.client.clone(), self.of.clone())
     }
 
-    /// Lists the metadata of all objects; returns the version of the list and the fingerprint.
-    async fn list_versions(&self) -> Result<(u64, u64), Error> {
+    /// Lists the metadata of all objects.
+    async fn list_versions(&self) -> Result<StateAt, Error> {
         let metadata = self.metadata();
         let mut list = metadata.list_stream(&ListParams::default());
         let mut sum = 0_u64;
@@ -197,7 +218,9 @@ impl Collection {
                     }
                 }
                 ListEvent::Restarted => sum = 0,
-                ListEvent::End { version: listed, .. } => return Ok((version(listed.as_str())?, sum)),
+                ListEvent::End { version: listed, .. } => {
+                    return Ok(StateAt { version: version(listed.as_str())?, fingerprint: sum });
+                }
                 // Then the sums differ, and the read waits for the version of the list.
                 _ => {}
             }

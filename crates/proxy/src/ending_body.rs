@@ -3,13 +3,15 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use dogwatch_client::{BoxError, ResponseBody, boxed};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::Instant;
+
+use crate::event_boundaries::EventBoundaries;
 
 /// Resolves when a body has to end.
 pub(crate) type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -38,23 +40,24 @@ impl Trust {
 /// Returns a body that ends with `ending`. While `trust` is over, it has nothing to send: `ending`
 /// extends the trust, or resolves.
 pub(crate) fn ending(body: ResponseBody, ending: Ending, trust: Option<Trust>) -> ResponseBody {
-    boxed(EndingBody { body: Some(body), ending, trust, last: None, is_line_complete: true })
+    boxed(EndingBody { body: Some(body), ending, has_ended: false, trust, events: None })
 }
 
-/// Returns a body of lines that ends with `ending`, and then has `last` as its last line.
-pub(crate) fn ending_with_line(body: ResponseBody, ending: Ending, last: Bytes) -> ResponseBody {
-    boxed(EndingBody { body: Some(body), ending, trust: None, last: Some(last), is_line_complete: true })
+/// Returns the body of a watch that ends with `ending`: its last event is the one that was sent in
+/// part then, and an error follows it.
+pub(crate) fn ending_watch(body: ResponseBody, ending: Ending, events: EventBoundaries) -> ResponseBody {
+    boxed(EndingBody { body: Some(body), ending, has_ended: false, trust: None, events: Some(events) })
 }
 
 struct EndingBody {
     /// `None` when it has ended.
     body: Option<ResponseBody>,
     ending: Ending,
+    /// Set once `ending` has resolved.
+    has_ended: bool,
     trust: Option<Trust>,
-    /// The line that is sent at the end.
-    last: Option<Bytes>,
-    /// False while a line was sent in part.
-    is_line_complete: bool,
+    /// Set if the client gets an error at the end.
+    events: Option<EventBoundaries>,
 }
 
 impl Body for EndingBody {
@@ -67,9 +70,10 @@ impl Body for EndingBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
         // Before the next event, which the caller may not see.
-        if this.body.is_some() && this.ending.as_mut().poll(context).is_ready() {
-            this.body = None;
-            let last = this.last.take().filter(|_| this.is_line_complete);
+        this.has_ended = this.has_ended || this.ending.as_mut().poll(context).is_ready();
+        if this.has_ended && this.events.as_ref().is_none_or(EventBoundaries::is_between) {
+            let has_body = this.body.take().is_some();
+            let last = this.events.as_ref().filter(|_| has_body).map(EventBoundaries::expired_event);
             return Poll::Ready(last.map(|it| Ok(Frame::data(it))));
         }
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
@@ -77,13 +81,21 @@ impl Body for EndingBody {
         if this.trust.as_ref().is_some_and(|it| it.end() <= Instant::now()) {
             return Poll::Pending;
         }
-        let frame = std::task::ready!(Pin::new(body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame
-            && let Some(byte) = frame.data_ref().and_then(|it| it.last())
-        {
-            this.is_line_complete = *byte == b'\n';
-        }
-        Poll::Ready(frame)
+        let frame = ready!(Pin::new(body).poll_frame(context));
+        let Some(events) = &mut this.events else { return Poll::Ready(frame) };
+        Poll::Ready(frame.map(|frame| {
+            frame.map(|frame| match frame.into_data() {
+                Ok(mut data) if this.has_ended => {
+                    data.truncate(events.pass_event(&data));
+                    Frame::data(data)
+                }
+                Ok(data) => {
+                    events.pass(&data);
+                    Frame::data(data)
+                }
+                Err(other) => other,
+            })
+        }))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -92,7 +104,7 @@ impl Body for EndingBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
-            Some(body) if self.last.is_none() => body.size_hint(),
+            Some(body) if self.events.is_none() => body.size_hint(),
             _ => SizeHint::default(),
         }
     }
@@ -103,6 +115,9 @@ mod tests {
     use std::time::Duration;
 
     use dogwatch_client::RequestBody;
+    use dogwatch_wire::WatchEvent;
+    use futures_util::{StreamExt, stream};
+    use http::header::CONTENT_TYPE;
     use http_body_util::{BodyExt, StreamBody};
 
     use super::*;
@@ -141,22 +156,38 @@ mod tests {
         assert!(began.elapsed() >= Duration::from_secs(3));
     }
 
+    /// The first part of a body is sent, then the rules change, and then the second part arrives.
+    async fn cut(content_type: &str, first: &[u8], second: &[u8]) -> Vec<u8> {
+        let headers = [(CONTENT_TYPE, content_type.parse().unwrap())].into_iter().collect();
+        let events = EventBoundaries::of(&headers).unwrap();
+        let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+        let frames = [first, second].map(|it| Ok::<_, BoxError>(Frame::data(Bytes::copy_from_slice(it))));
+        let frames = stream::iter(frames).chain(stream::pending());
+        let end = Box::pin(async { drop(receiver.await) });
+        let mut body = ending_watch(boxed(StreamBody::new(frames)), end, events);
+        let mut bytes = body.frame().await.unwrap().unwrap().into_data().unwrap().to_vec();
+        drop(sender);
+        bytes.extend(body.collect().await.unwrap().to_bytes());
+        bytes
+    }
+
     #[tokio::test]
-    async fn the_last_line_follows_a_complete_one_only() {
-        for (first, expected) in [("an event\n", "an event\nlast\n"), ("an eve", "an eve")] {
-            let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
-            let frames = [Ok::<_, BoxError>(Frame::data(Bytes::from(first)))];
-            let frames = futures_util::stream::StreamExt::chain(
-                futures_util::stream::iter(frames),
-                futures_util::stream::pending(),
-            );
-            let body: ResponseBody = boxed(StreamBody::new(frames));
-            let end = Box::pin(async { drop(receiver.await) });
-            let mut body = ending_with_line(body, end, Bytes::from("last\n"));
-            let mut text = body.frame().await.unwrap().unwrap().into_data().unwrap().to_vec();
-            drop(sender);
-            text.extend(body.collect().await.unwrap().to_bytes());
-            assert_eq!(String::from_utf8(text).unwrap(), expected);
+    async fn a_watch_ends_after_a_complete_event_and_then_has_an_error() {
+        let json = "application/json";
+        for (first, second, expected) in
+            [("a\n", "b\n", "a\n"), ("a\nb", "c\nd\n", "a\nbc\n"), ("a", "\n", "a\n")]
+        {
+            let text = String::from_utf8(cut(json, first.as_bytes(), second.as_bytes()).await).unwrap();
+            let error = text.strip_prefix(expected).unwrap();
+            let event: serde_json::Value = serde_json::from_str(error).unwrap();
+            assert_eq!((&event["type"], &event["object"]["code"]), (&"ERROR".into(), &410.into()), "{text}");
         }
+        let protobuf = "application/vnd.kubernetes.protobuf;stream=watch";
+        let bytes = cut(protobuf, b"\0\0\0\x03a", b"bc\0\0\0\x01x").await;
+        let error = bytes.strip_prefix(b"\0\0\0\x03abc").unwrap();
+        let mut seen = Vec::new();
+        let mut decoder = dogwatch_wire::WatchDecoder::<serde_json::Value>::protobuf();
+        decoder.feed(error, |it| seen.push(it.unwrap())).unwrap();
+        assert!(matches!(&seen[..], [WatchEvent::Error(status)] if status.code == 410), "{seen:?}");
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use dogwatch_apiserver::mirror::{
     Mirror, MirrorError, MirrorEvent, MirrorEventType, MirrorObject, MirrorSettings, MirroredResource,
+    Replacement,
 };
 use dogwatch_client::{Api, Client, Encoding};
 use dogwatch_core::{Object, ObjectKey, ResourceType};
@@ -21,7 +22,7 @@ use dogwatch_informer::{
 use dogwatch_wire::{Packed, PackedBytes};
 use kube_core::DynamicObject;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -34,13 +35,30 @@ type Received = Packed<DynamicObject>;
 /// may try more often than each of them.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(3);
 
-/// The state that a mirror has reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    /// The version; `None` before the first list.
-    pub(crate) version: Option<u64>,
+/// The number of changes that wait to be stored. Listed objects arrive faster than they are
+/// compressed, and those that wait take many times the memory.
+const QUEUE: usize = 64;
+
+/// The number of bytes of listed objects that are stored in one go.
+const STEP: usize = 64 * 1024;
+
+/// The state of a collection at a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StateAt {
+    pub(crate) version: u64,
     /// A sum over the versions of all objects: two states of one sum are the same.
     pub(crate) fingerprint: u64,
+}
+
+/// The states of a collection here and upstream.
+#[derive(Debug, Default)]
+struct Progress {
+    /// The number of times that the mirror was emptied.
+    epoch: u64,
+    /// The state that the mirror has reached; `None` before the first list.
+    reached: Option<StateAt>,
+    /// The newest state of upstream that was compared.
+    compared: Option<StateAt>,
 }
 
 /// Hashes of objects at their versions, whose sum is the fingerprint of a collection.
@@ -61,7 +79,7 @@ pub(crate) struct Feed {
     resource: MirroredResource,
     mirror: ArcSwap<Mirror>,
     fingerprints: Fingerprints,
-    progress: watch::Sender<Progress>,
+    progress: Mutex<Progress>,
     health: Mutex<Option<HealthWatch>>,
     /// Notified to begin again with a list.
     restart: Notify,
@@ -86,12 +104,33 @@ enum Interrupted {
     Gone,
 }
 
-/// The list in progress, and the hashes of the known objects.
+/// The list in progress, and the known objects.
 #[derive(Default)]
 struct Known {
-    list: Option<HashMap<ObjectKey, Received>>,
-    hashes: HashMap<ObjectKey, u64>,
+    /// The objects are compressed as they arrive: all of them as they are would take many times the
+    /// memory, which a process rarely gives back.
+    list: Option<(Replacement, Hashes)>,
+    hashes: Hashes,
+    /// The bytes that were stored since other tasks had their turn.
+    stored: usize,
+}
+
+/// The hashes of objects, and their sum.
+#[derive(Default)]
+struct Hashes {
+    of: HashMap<ObjectKey, u64>,
     sum: u64,
+}
+
+impl Hashes {
+    fn insert(&mut self, key: ObjectKey, hash: u64) {
+        let before = self.of.insert(key, hash).unwrap_or_default();
+        self.sum = self.sum.wrapping_add(hash).wrapping_sub(before);
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        self.sum = self.sum.wrapping_sub(self.of.remove(key).unwrap_or_default());
+    }
 }
 
 impl Feed {
@@ -104,7 +143,7 @@ impl Feed {
             resource,
             mirror: ArcSwap::from_pointee(mirror),
             fingerprints: Fingerprints::default(),
-            progress: watch::Sender::new(Progress::default()),
+            progress: Mutex::default(),
             health: Mutex::new(None),
             restart: Notify::new(),
             replacing: TaskTracker::new(),
@@ -121,9 +160,29 @@ impl Feed {
         &self.fingerprints
     }
 
-    /// Returns a receiver of the state that the mirror has reached.
-    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
-        self.progress.subscribe()
+    /// Returns the number of times that the mirror was emptied.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.progress.lock().epoch
+    }
+
+    /// Records a state of upstream. Once the mirror has its objects, at an earlier version, it
+    /// knows this version too. Ignored if the mirror was emptied since `epoch`: upstream's versions
+    /// may be others now.
+    pub(crate) fn compared(&self, epoch: u64, state: StateAt) {
+        let mut progress = self.progress.lock();
+        if progress.epoch == epoch && progress.compared.is_none_or(|it| it.version < state.version) {
+            progress.compared = Some(state);
+            self.confirm(&progress);
+        }
+    }
+
+    /// Confirms the state of upstream if the mirror has the same.
+    fn confirm(&self, progress: &Progress) {
+        if let (Some(reached), Some(compared)) = (progress.reached, progress.compared)
+            && reached.fingerprint == compared.fingerprint
+        {
+            self.mirror.load().confirm(reached.version, compared.version);
+        }
     }
 
     /// Returns the health of the connection to upstream; `None` before the first list began.
@@ -146,8 +205,7 @@ impl Feed {
             self.replacing.close();
             self.replacing.wait().await;
             self.replacing.reopen();
-            self.mirror.load().reset();
-            self.progress.send_replace(Progress::default());
+            self.forget(&self.mirror.load());
             match &interrupted {
                 Interrupted::Restarted => {
                     tracing::info!(%resource, "listing again: the rules have changed");
@@ -179,7 +237,7 @@ impl Feed {
     /// Follows upstream until the mirror has to begin again.
     async fn follow(&self, encoding: Option<Encoding>) -> Interrupted {
         let mirror = self.mirror();
-        let (sender, mut deltas) = DeltaQueue::channel(DeltaQueue::CAPACITY);
+        let (sender, mut deltas) = DeltaQueue::channel(QUEUE);
         let source = Arc::new(self.api(encoding));
         let mut backoff = BackoffOptions::default();
         backoff.cap = LONGEST_BACKOFF;
@@ -188,7 +246,7 @@ impl Feed {
         *self.health.lock() = Some(reflector.health());
         let following = async {
             let (mut known, mut batch) = (Known::default(), Vec::new());
-            while deltas.recv_batch(&mut batch, DeltaQueue::CAPACITY).await {
+            while deltas.recv_batch(&mut batch, QUEUE).await {
                 for delta in batch.drain(..) {
                     if let Err(interrupted) = self.take(&mirror, delta, &mut known).await {
                         return interrupted;
@@ -213,16 +271,24 @@ impl Feed {
         known: &mut Known,
     ) -> Result<(), Interrupted> {
         match delta {
-            Delta::Begin => known.list = Some(HashMap::new()),
+            Delta::Begin => known.list = Some((mirror.replacement(), Hashes::default())),
             Delta::Abort => known.list = None,
             Delta::Item(object) => {
-                if let (Some(list), Some(key)) = (&mut known.list, object.key()) {
-                    list.insert(key, object);
+                if let (Some((list, hashes)), Some(key)) = (&mut known.list, object.key()) {
+                    let stored = mirrored(&object)?;
+                    list.add(&stored)?;
+                    hashes.insert(key.clone(), self.fingerprints.of(&key, object.header().version));
+                    known.stored = known.stored.saturating_add(stored.bytes().len());
+                    if known.stored >= STEP {
+                        known.stored = 0;
+                        tokio::task::yield_now().await;
+                    }
                 }
             }
             Delta::Dropped(key) => match &mut known.list {
-                Some(list) => {
+                Some((list, hashes)) => {
                     list.remove(&key);
+                    hashes.remove(&key);
                 }
                 // The last state of the object is not known: a list finds out.
                 None => return Err(Interrupted::Unreadable(key.to_string())),
@@ -233,19 +299,18 @@ impl Feed {
                 if let Some((key, _)) = undecodable.first() {
                     return Err(Interrupted::Unreadable(key.to_string()));
                 }
-                self.replace(mirror, number(version.as_str())?, known).await?;
+                self.replace(number(version.as_str())?, known).await?;
             }
             Delta::Applied(object) => self.apply(mirror, MirrorEventType::Modified, &object, known)?,
             Delta::Deleted(object) => self.apply(mirror, MirrorEventType::Deleted, &object, known)?,
             Delta::Bookmark(version) => {
                 let version = number(version.as_str())?;
                 mirror.advance(version)?;
-                self.reached(version, known.sum);
+                self.reached(version, known.hashes.sum);
             }
             // Versions may name other states now: nothing that was seen counts.
             Delta::Rewound => {
-                mirror.reset();
-                self.progress.send_replace(Progress::default());
+                self.forget(mirror);
             }
             _ => {}
         }
@@ -253,28 +318,12 @@ impl Feed {
     }
 
     /// Replaces the state of the mirror by the list, on a thread for long work.
-    async fn replace(
-        &self,
-        mirror: &Arc<Mirror>,
-        version: u64,
-        known: &mut Known,
-    ) -> Result<(), Interrupted> {
-        let list = known.list.take().unwrap_or_default();
-        let hash = |(key, object): (&ObjectKey, &Received)| {
-            (key.clone(), self.fingerprints.of(key, object.header().version))
-        };
-        known.hashes = list.iter().map(hash).collect();
-        known.sum = known.hashes.values().fold(0, |sum, it| sum.wrapping_add(*it));
-        let mirror = Arc::clone(mirror);
-        let replacing = self.replacing.spawn_blocking(move || {
-            let mut replacement = mirror.replacement();
-            for object in list.into_values() {
-                replacement.add(&mirrored(&object)?)?;
-            }
-            Ok::<(), Interrupted>(replacement.finish(version)?)
-        });
+    async fn replace(&self, version: u64, known: &mut Known) -> Result<(), Interrupted> {
+        let Some((list, hashes)) = known.list.take() else { return Ok(()) };
+        known.hashes = hashes;
+        let replacing = self.replacing.spawn_blocking(move || list.finish(version));
         replacing.await.map_err(|error| Interrupted::Unreadable(error.to_string()))??;
-        self.reached(version, known.sum);
+        self.reached(version, known.hashes.sum);
         Ok(())
     }
 
@@ -288,20 +337,27 @@ impl Feed {
         let Some(key) = object.key() else { return Err(Interrupted::Nameless) };
         let version = object.header().version;
         mirror.apply(&MirrorEvent::new(event_type, mirrored(object)?))?;
-        let before = if event_type == MirrorEventType::Deleted {
-            known.hashes.remove(&key)
+        if event_type == MirrorEventType::Deleted {
+            known.hashes.remove(&key);
         } else {
             let hash = self.fingerprints.of(&key, version);
-            known.sum = known.sum.wrapping_add(hash);
-            known.hashes.insert(key, hash)
-        };
-        known.sum = known.sum.wrapping_sub(before.unwrap_or_default());
-        self.reached(number(version)?, known.sum);
+            known.hashes.insert(key, hash);
+        }
+        self.reached(number(version)?, known.hashes.sum);
         Ok(())
     }
 
     fn reached(&self, version: u64, fingerprint: u64) {
-        self.progress.send_replace(Progress { version: Some(version), fingerprint });
+        let mut progress = self.progress.lock();
+        progress.reached = Some(StateAt { version, fingerprint });
+        self.confirm(&progress);
+    }
+
+    /// Empties the mirror, and forgets the versions of upstream.
+    fn forget(&self, mirror: &Mirror) {
+        let mut progress = self.progress.lock();
+        *progress = Progress { epoch: progress.epoch.wrapping_add(1), ..Progress::default() };
+        mirror.reset();
     }
 }
 

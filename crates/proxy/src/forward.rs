@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dogwatch_client::{BoxError, ResponseBody, boxed};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::answer::{self, Answer};
 use crate::client_certificate::ClientCertificate;
-use crate::ending_body::{Ending, ending, ending_with_line};
+use crate::ending_body::{Ending, ending, ending_watch};
+use crate::event_boundaries::EventBoundaries;
 use crate::headers;
 use crate::tunnel;
 use crate::upstream::{Unanswered, Upstream};
@@ -52,11 +53,9 @@ pub(crate) struct Until {
 
 impl Until {
     fn limit(self, answer: Answer) -> Answer {
-        let content_type = answer.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
-        let is_plain = !answer.headers().contains_key(CONTENT_ENCODING);
-        let is_json = content_type.is_some_and(|it| it.starts_with("application/json")) && is_plain;
-        if self.is_watch && is_json && answer.status().is_success() {
-            return answer.map(|body| ending_with_line(body, self.ending, answer::expired_event()));
+        let is_watch = self.is_watch && answer.status().is_success();
+        if let Some(events) = EventBoundaries::of(answer.headers()).filter(|_| is_watch) {
+            return answer.map(|body| ending_watch(body, self.ending, events));
         }
         answer.map(|body| ending(body, self.ending, None))
     }

@@ -47,8 +47,10 @@
 mod error;
 mod read_target;
 mod answer;
+mod event_boundaries;
 mod ending_body;
 mod small_frames;
+mod timed_body;
 mod user;
 mod object_path;
 mod review_cache;

@@ -137,7 +137,9 @@ impl<H: Handler> Endpoint<H> {
         let (this, peer) = (Arc::clone(self), Arc::new(peer));
         let service = service_fn(move |request| {
             let (this, peer) = (Arc::clone(&this), Arc::clone(&peer));
-            async move { Ok::<_, Infallible>(this.handler.respond(request, &peer).await) }
+            // In a box: otherwise a watch would keep the room of its request for as long as it is
+            // open.
+            Box::pin(async move { Ok::<_, Infallible>(this.handler.respond(request, &peer).await) })
         });
         let builder = settings(Streams { tasks: self.tasks.clone(), stop: self.immediate.clone() });
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));

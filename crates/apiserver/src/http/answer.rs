@@ -12,7 +12,7 @@ use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
 use super::body::ResponseBody;
-use super::content::{Content, unencodable};
+use super::content::{Content, in_protobuf, unencodable};
 use super::document::Document;
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
@@ -53,11 +53,15 @@ pub(super) fn document(
     settings: &Settings,
 ) -> Answer {
     let (content_type, document) = match (negotiated.encoding, content.into()) {
-        (Encoding::Protobuf, content) => match content.into_protobuf() {
+        (_, Content::Streamed(Encoding::Protobuf, list)) => {
+            (PROTOBUF, Document::Produced(list, Pieces::default()))
+        }
+        (_, Content::Streamed(_, list)) => (JSON, Document::Produced(list, Pieces::default())),
+        (_, Content::Protobuf(protobuf)) => (PROTOBUF, Document::Ready(protobuf)),
+        (Encoding::Protobuf, Content::Json(json)) => match in_protobuf(json) {
             Ok(protobuf) => (PROTOBUF, Document::Ready(protobuf)),
             Err(error) => return in_json(&unencodable(&error), negotiated, settings),
         },
-        (_, Content::Protobuf(protobuf)) => (PROTOBUF, Document::Ready(protobuf)),
         (Encoding::Yaml, Content::Json(json)) => (YAML, Document::Ready(yaml(json))),
         (_, Content::Json(json)) if negotiated.pretty => (JSON, Document::indented(with_line_end(json))),
         (_, Content::Json(json)) => (JSON, Document::Ready(with_line_end(json))),

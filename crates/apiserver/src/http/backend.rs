@@ -58,6 +58,12 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
         stored: &'a [Arc<Encoded>],
     ) -> Pending<'a, Result<Vec<Option<Arc<Encoded>>>, ApiError>>;
 
+    /// Returns a stored object as the client sees it, if that takes no waiting; `None` if it does
+    /// not see it.
+    fn show_now(&self, _kind: &Kind, stored: Arc<Encoded>) -> Option<Arc<Encoded>> {
+        Some(stored)
+    }
+
     /// Returns a change as the client sees it, if that takes no waiting; `None` if it sees none.
     fn show_change(&self, change: Arc<Change>) -> Option<Arc<Change>> {
         Some(change)

@@ -12,17 +12,18 @@ use flate2::write::GzEncoder;
 use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
 
-use super::document::Document;
+use super::document::{Document, Incomplete};
 use super::pieces::Pieces;
 
 /// The number of bytes compressed per poll: enough to be worth a write, few enough not to delay
 /// other streams.
 const GZIP_STEP: usize = 256 * 1024;
 
-/// The number of bytes indented per poll, for the same reason.
-const INDENT_STEP: usize = 64 * 1024;
+/// The number of bytes indented or encoded per poll, for the same reason.
+const STEP: usize = 64 * 1024;
 
-/// An instruction to cut the connection without another byte, as a fault rule demands.
+/// An instruction to cut the connection without another byte: a fault rule demands it, or the rest
+/// of a document cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the connection is cut on purpose")]
 pub struct Cut;
@@ -71,6 +72,16 @@ impl ResponseBody {
         Self { inner: Inner::Events(Box::pin(events)) }
     }
 
+    /// Returns true if the body is made while it is read: it holds little memory.
+    pub fn is_streamed(&self) -> bool {
+        match &self.inner {
+            Inner::Document(document) | Inner::Gzip { document, .. } => {
+                matches!(document, Document::Produced(..))
+            }
+            Inner::Events(_) => true,
+        }
+    }
+
     /// Returns the number of bytes, if it is known.
     pub(super) fn length(&self) -> Option<u64> {
         match &self.inner {
@@ -91,8 +102,14 @@ impl Body for ResponseBody {
         let frame = |pieces: Pieces| pieces.has_remaining().then(|| Ok(Frame::data(pieces)));
         match &mut self.inner {
             Inner::Document(Document::Ready(pieces)) => Poll::Ready(frame(std::mem::take(pieces))),
-            Inner::Document(document) => Poll::Ready(frame(Pieces::from_iter([document.next(INDENT_STEP)]))),
-            Inner::Gzip { document, encoder } => Poll::Ready(frame(compress(document, encoder).into())),
+            Inner::Document(document) => Poll::Ready(match document.next_pieces(STEP) {
+                Ok(pieces) => frame(pieces),
+                Err(Incomplete) => Some(Err(Cut)),
+            }),
+            Inner::Gzip { document, encoder } => Poll::Ready(match compress(document, encoder) {
+                Ok(bytes) => frame(bytes.into()),
+                Err(Incomplete) => Some(Err(Cut)),
+            }),
             Inner::Events(events) => events.as_mut().poll_next(cx).map(|it| it.map(|it| it.map(Frame::data))),
         }
     }
@@ -111,6 +128,7 @@ impl fmt::Debug for ResponseBody {
         let kind = match &self.inner {
             Inner::Document(Document::Ready(_)) => "whole",
             Inner::Document(Document::Indented(_)) => "indented",
+            Inner::Document(Document::Produced(..)) => "produced",
             Inner::Gzip { .. } => "gzip",
             Inner::Events(_) => "events",
         };
@@ -119,14 +137,21 @@ impl fmt::Debug for ResponseBody {
 }
 
 /// Returns the next compressed bytes; none when all were returned.
-fn compress(document: &mut Document, encoder: &mut Option<GzEncoder<Vec<u8>>>) -> Vec<u8> {
+///
+/// # Errors
+///
+/// Returns an error if the document cannot be completed.
+fn compress(
+    document: &mut Document,
+    encoder: &mut Option<GzEncoder<Vec<u8>>>,
+) -> Result<Vec<u8>, Incomplete> {
     const MEMORY: &str = "writing to memory does not fail";
-    let Some(open) = encoder else { return Vec::new() };
+    let Some(open) = encoder else { return Ok(Vec::new()) };
     let mut budget = GZIP_STEP;
     loop {
-        let bytes: Bytes = document.next(budget);
+        let bytes: Bytes = document.next(budget)?;
         if bytes.is_empty() {
-            return encoder.take().map(|it| it.finish().expect(MEMORY)).unwrap_or_default();
+            return Ok(encoder.take().map(|it| it.finish().expect(MEMORY)).unwrap_or_default());
         }
         open.write_all(&bytes).expect(MEMORY);
         budget = budget.saturating_sub(bytes.len());
@@ -135,7 +160,7 @@ fn compress(document: &mut Document, encoder: &mut Option<GzEncoder<Vec<u8>>>) -
             // output.
             let given = std::mem::take(open.get_mut());
             if !given.is_empty() {
-                return given;
+                return Ok(given);
             }
             budget = GZIP_STEP;
         }
@@ -187,7 +212,7 @@ mod tests {
         assert_eq!((body.size_hint().exact(), body.is_end_stream()), (None, false));
         let (indented, frames) = read(body).await;
         assert!(indented == expected, "the output differs");
-        assert!(frames.iter().all(|it| *it < INDENT_STEP + 100), "{frames:?}");
+        assert!(frames.iter().all(|it| *it < STEP + 100), "{frames:?}");
         let (packed, frames) = read(ResponseBody::gzip(Document::indented(pieces))).await;
         assert!(unpacked(&packed) == expected && frames.len() > 4, "{} frames", frames.len());
     }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::document::Produce;
 use super::pieces::Pieces;
 use crate::ApiError;
 use crate::plain_json;
@@ -15,6 +16,8 @@ pub(super) enum Content {
     Json(Pieces),
     /// Protobuf in its envelope.
     Protobuf(Pieces),
+    /// A document in this encoding that is made while it is sent. JSON is not indented.
+    Streamed(Encoding, Box<dyn Produce>),
 }
 
 impl Content {
@@ -29,21 +32,16 @@ impl Content {
             _ => Self::Json(Pieces::from(value.to_string().into_bytes())),
         })
     }
+}
 
-    /// Returns the content in protobuf.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if it is JSON that has no protobuf encoding.
-    pub(super) fn into_protobuf(self) -> Result<Pieces, EncodeError> {
-        match self {
-            Self::Protobuf(pieces) => Ok(pieces),
-            Self::Json(json) => {
-                let value = plain_json::from_own_slice(&json.concat()).unwrap_or_default();
-                Ok(Pieces::from(protobuf::encode(&value)?))
-            }
-        }
-    }
+/// Returns JSON in protobuf.
+///
+/// # Errors
+///
+/// Returns an error if it has no protobuf encoding.
+pub(super) fn in_protobuf(json: Pieces) -> Result<Pieces, EncodeError> {
+    let value = plain_json::from_own_slice(&json.concat()).unwrap_or_default();
+    Ok(Pieces::from(protobuf::encode(&value)?))
 }
 
 impl From<Pieces> for Content {

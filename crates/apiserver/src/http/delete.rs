@@ -10,7 +10,8 @@ use super::delete_options::Deletion;
 use super::incoming;
 use super::parsed_request::ParsedRequest;
 use super::service::{Exchange, Service};
-use super::show::{self, ListMetadata};
+use super::show;
+use super::show_list::{self, ListMetadata};
 use super::write_options::manager_of_agent;
 use crate::ApiError;
 use crate::cluster::{Deleted, FieldValidation, ResponseObject, Writer, warning_of_deleting};
@@ -76,7 +77,8 @@ impl Service {
         let (page, shown) = read.map_err(|it| it.refusal)?;
         self.cluster.delete_listed(kind, &page.items, &deletion.options, &writer).await?;
         let metadata = ListMetadata::of(&page, &selection);
-        let content = show::list(&shown, &metadata, kind, negotiated, self.cluster.source().now()).await?;
+        let content =
+            show_list::list(&shown, &metadata, kind, negotiated, self.cluster.source().now()).await?;
         let mut answer = answer::document(StatusCode::OK, content, negotiated, &self.settings);
         answer::warn(&mut answer, warning_of_deleting(kind, &deletion.options));
         Ok(answer)

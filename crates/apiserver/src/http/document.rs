@@ -1,4 +1,6 @@
-//! The bytes of a document in a response: complete, or indented as they are read.
+//! The bytes of a document in a response: complete, or indented or encoded as they are read.
+
+use std::fmt;
 
 use bytes::{Buf, Bytes};
 
@@ -16,7 +18,23 @@ pub(super) enum Document {
     Ready(Pieces),
     /// JSON that is indented as it is read.
     Indented(Indenter),
+    /// A document that is encoded as it is read, and its pieces that are ready.
+    Produced(Box<dyn Produce>, Pieces),
 }
+
+/// The producer of a document that is encoded as it is read.
+pub(super) trait Produce: fmt::Debug + Send {
+    /// Returns the next pieces, about `limit` bytes; none after the last.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the document cannot be completed.
+    fn next(&mut self, limit: usize) -> Result<Pieces, Incomplete>;
+}
+
+/// The error of a document that cannot be completed: its response is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Incomplete;
 
 impl Document {
     /// Returns the indented form of JSON that has no spaces between its tokens.
@@ -35,7 +53,7 @@ impl Document {
     pub(super) fn length(&self) -> Option<usize> {
         match self {
             Self::Ready(pieces) => Some(pieces.remaining()),
-            Self::Indented(_) => None,
+            Self::Indented(_) | Self::Produced(..) => None,
         }
     }
 
@@ -44,17 +62,46 @@ impl Document {
         match self {
             Self::Ready(pieces) => pieces.remaining() > limit,
             Self::Indented(indenter) => indenter.exceeds(limit),
+            // Only long documents are produced.
+            Self::Produced(..) => true,
         }
     }
 
     /// Returns the next bytes, about `limit` at most; none after the last.
-    pub(super) fn next(&mut self, limit: usize) -> Bytes {
-        match self {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the document cannot be completed.
+    pub(super) fn next(&mut self, limit: usize) -> Result<Bytes, Incomplete> {
+        Ok(match self {
             // One piece at a time, which is not copied.
-            Self::Ready(pieces) => pieces.copy_to_bytes(pieces.chunk().len().min(limit)),
+            Self::Ready(pieces) => next_piece(pieces, limit),
             Self::Indented(indenter) => indenter.next(limit).into(),
+            Self::Produced(producer, ready) => {
+                if ready.is_empty() {
+                    *ready = producer.next(limit)?;
+                }
+                next_piece(ready, limit)
+            }
+        })
+    }
+
+    /// Returns the next pieces, which may be longer than `limit` by one item; none after the last.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::next`].
+    pub(super) fn next_pieces(&mut self, limit: usize) -> Result<Pieces, Incomplete> {
+        match self {
+            Self::Produced(producer, ready) if ready.is_empty() => producer.next(limit),
+            Self::Produced(_, ready) => Ok(std::mem::take(ready)),
+            other => Ok(Pieces::from_iter([other.next(limit)?])),
         }
     }
+}
+
+fn next_piece(pieces: &mut Pieces, limit: usize) -> Bytes {
+    pieces.copy_to_bytes(pieces.chunk().len().min(limit))
 }
 
 #[cfg(test)]
@@ -70,7 +117,7 @@ mod tests {
             let mut large = Document::indented(list(n));
             assert_eq!((large.length(), large.exceeds(SMALL)), (None, true));
             let mut length = 0;
-            while let bytes = large.next(1000)
+            while let bytes = large.next(1000).unwrap()
                 && !bytes.is_empty()
             {
                 assert!(bytes.len() < 1010, "{} bytes", bytes.len());

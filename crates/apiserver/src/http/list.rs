@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use dogwatch_core::{FieldSelector, LabelSelector, Reason, Status};
 use http::StatusCode;
+use jiff::Timestamp;
 
 use super::answer::{self, Answer};
 use super::backend::Freshness;
+use super::content::Content;
 use super::negotiated::Negotiated;
 use super::parsed_request::ParsedRequest;
 use super::query::Query;
 use super::reader::Reader;
-use super::show::{self, ListMetadata};
+use super::show_list::{self, ListMetadata};
+use super::streamed_list::{Shown, streamed_list};
 use crate::ApiError;
 use crate::reading::{self, Page, Selection};
 use crate::registry::Kind;
@@ -44,11 +47,41 @@ impl Reader {
     ) -> Result<Answer, ListError> {
         let options = ListOptions::parse(query.pairs())?;
         let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
-        let (page, shown) = self.shown_page(&parsed.kind, &options, &selection, freshness).await?;
+        let (kind, now) = (&parsed.kind, self.backend.source().now());
+        let (page, shown) = if self.backend.waits_to_show(kind, &selection) {
+            self.shown_page(kind, &options, &selection, freshness).await?
+        } else {
+            let page = self.stored_page(kind, &options, &selection, freshness).await?;
+            if let Some(list) = self.streamed(&page, kind, &selection, negotiated, now).await? {
+                return Ok(answer::document(StatusCode::OK, list, negotiated, &self.settings));
+            }
+            self.show_page(kind, page, &selection).await?
+        };
         let metadata = ListMetadata::of(&page, &selection);
-        let now = self.backend.source().now();
-        let content = show::list(&shown, &metadata, &parsed.kind, negotiated, now).await?;
+        let content = show_list::list(&shown, &metadata, kind, negotiated, now).await?;
         Ok(answer::document(StatusCode::OK, content, negotiated, &self.settings))
+    }
+
+    /// Returns a long list that is encoded while it is sent.
+    async fn streamed(
+        &self,
+        page: &Page,
+        kind: &Arc<Kind>,
+        selection: &Selection,
+        negotiated: &Negotiated,
+        now: Timestamp,
+    ) -> Result<Option<Content>, ApiError> {
+        let selects_shown = self.backend.selects_shown(kind, selection);
+        let shown = selects_shown.then(|| {
+            let (backend, kind) = (Arc::clone(&self.backend), Arc::clone(kind));
+            Shown { backend, kind, selection: selection.clone() }
+        });
+        let mut metadata = ListMetadata::of(page, selection);
+        if selects_shown {
+            metadata.forget_remaining();
+        }
+        let panics = self.panics.clone();
+        streamed_list(&page.items, &metadata, kind, negotiated, now, shown, panics).await
     }
 
     /// Reads a list, and converts its objects to the form that the client sees. Returns it with the
@@ -63,13 +96,36 @@ impl Reader {
         selection: &Selection,
         freshness: &dyn Freshness,
     ) -> Result<(Page, Vec<Arc<Encoded>>), ListError> {
+        let page = self.stored_page(kind, options, selection, freshness).await?;
+        self.show_page(kind, page, selection).await
+    }
+
+    /// Reads a list of stored objects, from which [`Self::show_page`] selects if that takes their
+    /// converted form.
+    async fn stored_page(
+        &self,
+        kind: &Kind,
+        options: &ListOptions,
+        selection: &Selection,
+        freshness: &dyn Freshness,
+    ) -> Result<Page, ListError> {
+        if self.backend.selects_shown(kind, selection) {
+            self.page(kind, options, &selection.without_content(), freshness).await
+        } else {
+            self.page(kind, options, selection, freshness).await
+        }
+    }
+
+    async fn show_page(
+        &self,
+        kind: &Kind,
+        mut page: Page,
+        selection: &Selection,
+    ) -> Result<(Page, Vec<Arc<Encoded>>), ListError> {
+        let shown = self.backend.show(kind, &page.items).await?;
         if !self.backend.selects_shown(kind, selection) {
-            let page = self.page(kind, options, selection, freshness).await?;
-            let shown = self.backend.show(kind, &page.items).await?;
             return Ok((page, shown.into_iter().flatten().collect()));
         }
-        let mut page = self.page(kind, options, &selection.without_content(), freshness).await?;
-        let shown = self.backend.show(kind, &page.items).await?;
         let pairs = page.items.into_iter().zip(shown).filter_map(|(item, shown)| {
             let shown = shown.filter(|it| selection.holds(it))?;
             Some((item, shown))
@@ -88,19 +144,23 @@ impl Reader {
         selection: &Selection,
         freshness: &dyn Freshness,
     ) -> Result<Page, ListError> {
+        let mut least = 0;
         match &options.version {
-            ListVersion::Newest => {
-                self.reach_newest(freshness).await?;
-            }
+            ListVersion::Newest => least = freshness.newest().await?,
             ListVersion::NotOlderThan(version) | ListVersion::Exact(version) => self.reach(*version).await,
             ListVersion::Continue(token) if token.is_of_copy != self.backend.is_copy() => {
                 return Err(foreign_token().into());
             }
+            ListVersion::Continue(token) if token.is_of_copy => {
+                self.reach(token.version.unwrap_or_default()).await;
+            }
             _ => {}
         }
         let page = self
-            .store()
-            .read(&kind.collection, |history, revision| reading::list(history, revision, options, selection));
+            .read_since(least, &kind.collection, |history, known| {
+                reading::list(history, known, options, selection)
+            })
+            .await?;
         let is_of_copy = self.backend.is_copy();
         let marked = |token: ContinueToken| ContinueToken { is_of_copy, ..token };
         match page {

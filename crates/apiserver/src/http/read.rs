@@ -13,6 +13,7 @@ use super::show;
 use crate::ApiError;
 use crate::cluster::{KubeletRequest, ResponseObject};
 use crate::reading::initializing;
+use crate::store::History;
 use crate::strconv;
 
 impl Reader {
@@ -24,13 +25,14 @@ impl Reader {
         negotiated: &Negotiated,
         freshness: &dyn Freshness,
     ) -> Result<Answer, ApiError> {
-        self.await_version(query, freshness).await?;
+        let least = self.least_version(query, freshness).await?;
         let place = parsed.place();
         let key = place.key()?;
-        // A copy may have been closed meanwhile: then nothing is known about the object.
-        let found = self.store().read(&place.kind.collection, |history, _| {
+        let find = |history: &History, _| {
+            // A copy may have been closed meanwhile: then nothing is known about the object.
             if history.is_closed() { Err(initializing()) } else { Ok(history.get(&key).cloned()) }
-        })?;
+        };
+        let found = self.read_since(least, &place.kind.collection, find).await??;
         let shown = match found {
             Some(found) => self.backend.show(place.kind, &[found]).await?.pop().flatten(),
             None => None,
@@ -39,16 +41,13 @@ impl Reader {
         self.respond_with(&ResponseObject::Stored(shown), parsed, negotiated)
     }
 
-    /// Waits for the version that a read of one object asks for.
-    async fn await_version(&self, query: &Query, freshness: &dyn Freshness) -> Result<(), ApiError> {
-        let Some(text) = query.get("resourceVersion") else {
-            return self.reach_newest(freshness).await.map(|_| ());
-        };
-        let version: u64 = text.parse().map_err(|it| {
+    /// Returns the least version that a read of one object may show.
+    async fn least_version(&self, query: &Query, freshness: &dyn Freshness) -> Result<u64, ApiError> {
+        let Some(text) = query.get("resourceVersion") else { return freshness.newest().await };
+        text.parse().map_err(|it| {
             let why = strconv::error("ParseUint", text, &it);
             ApiError::unexplained(format!("resourceVersion: Invalid value: {text:?}: {why}"))
-        })?;
-        self.reach_or_refuse(version).await
+        })
     }
 
     fn respond_with(
@@ -71,7 +70,8 @@ impl Service {
         negotiated: &Negotiated,
     ) -> Result<Answer, ApiError> {
         let reader = self.reader();
-        reader.await_version(query, &*self.cluster).await?;
+        let least = reader.least_version(query, &*self.cluster).await?;
+        reader.reach_or_refuse(least).await?;
         let place = parsed.place();
         let request = KubeletRequest::of(&self.cluster, &place);
         request.check_container(query.get("container"))?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 
 use super::answer::{self, Answer};
-use super::backend::{Backend, Freshness};
+use super::backend::Backend;
 use super::guard::Panics;
 use super::metrics::ServingMetrics;
 use super::negotiated::Negotiated;
@@ -15,7 +15,7 @@ use super::query::Query;
 use super::read_error::too_large;
 use super::settings::Settings;
 use crate::ApiError;
-use crate::store::Store;
+use crate::store::{CollectionName, History, KnownState, Store};
 
 /// Answers requests that read. Clones share their backend and their counters.
 #[derive(Clone, Debug)]
@@ -42,15 +42,29 @@ impl Reader {
         self.backend.store()
     }
 
-    /// Waits until the store has the newest version, up to a limit.
+    /// Reads a collection when the store knows its state at `least`, or later. Waits for that up to
+    /// a limit.
     ///
     /// # Errors
     ///
-    /// Returns 504 if it has not, and the error if the newest version cannot be found out.
-    pub(super) async fn reach_newest(&self, freshness: &dyn Freshness) -> Result<u64, ApiError> {
-        let newest = freshness.newest().await?;
-        self.reach_or_refuse(newest).await?;
-        Ok(newest)
+    /// Returns 504 if the state is not known then.
+    pub(super) async fn read_since<T>(
+        &self,
+        least: u64,
+        collection: &CollectionName,
+        look: impl Fn(&History, KnownState) -> T,
+    ) -> Result<T, ApiError> {
+        loop {
+            self.reach_or_refuse(least).await?;
+            let read = self.store().read_known(collection, |history, known| {
+                // A change that arrives may be older than a version that was known before.
+                let is_old = known.version < least && !history.is_closed();
+                (!is_old).then(|| look(history, known))
+            });
+            if let Some(read) = read {
+                return Ok(read);
+            }
+        }
     }
 
     /// Waits until the store reaches a version, up to a limit.
@@ -60,13 +74,13 @@ impl Reader {
     /// Returns 504 if it does not.
     pub(super) async fn reach_or_refuse(&self, version: u64) -> Result<(), ApiError> {
         self.reach(version).await;
-        let revision = self.store().revision();
-        if revision < version { Err(too_large(version, revision)) } else { Ok(()) }
+        let known = self.store().known();
+        if known < version { Err(too_large(version, known)) } else { Ok(()) }
     }
 
     /// Waits until the store reaches a version, up to a limit.
     pub(super) async fn reach(&self, version: u64) {
-        if self.store().revision() >= version {
+        if self.store().known() >= version {
             return;
         }
         let arrived = self.store().reach(version);

@@ -47,9 +47,7 @@ impl ProtobufList {
     ///
     /// Returns an error if it has no protobuf encoding.
     pub(super) fn add_stored_metadata(&mut self, item: &Encoded) -> Result<(), EncodeError> {
-        let metadata = item.protobuf()?.metadata().unwrap_or_default();
-        self.message.push(Bytes::from(protobuf::entry_head(metadata.len())));
-        self.message.push(metadata);
+        self.message.extend(stored_metadata(item)?);
         Ok(())
     }
 
@@ -66,12 +64,33 @@ impl ProtobufList {
 
     /// Returns the list in its envelope.
     pub(super) fn finish(self) -> Pieces {
-        let head = Envelope::head(&self.api_version, &self.kind, self.message.len());
+        let (head, tail) = (self.head(0), Bytes::from_static(Envelope::TAIL));
         let mut list = Pieces::from(head);
         list.extend(self.message);
-        list.push(Bytes::from_static(Envelope::TAIL));
+        list.push(tail);
         list
     }
+
+    /// Returns what is before and after the entries of a list, whose total length this is.
+    pub(super) fn around(self, length: usize) -> (Bytes, Bytes) {
+        let mut head = Pieces::from(self.head(length));
+        head.extend(self.message);
+        (head.concat(), Bytes::from_static(Envelope::TAIL))
+    }
+
+    fn head(&self, length: usize) -> Vec<u8> {
+        Envelope::head(&self.api_version, &self.kind, self.message.len().saturating_add(length))
+    }
+}
+
+/// Returns the entry of a list with the metadata of a stored object, whose bytes are shared.
+///
+/// # Errors
+///
+/// Returns an error if it has no protobuf encoding.
+pub(super) fn stored_metadata(item: &Encoded) -> Result<Pieces, EncodeError> {
+    let metadata = item.protobuf()?.metadata().unwrap_or_default();
+    Ok(Pieces::from_iter([Bytes::from(protobuf::entry_head(metadata.len())), metadata]))
 }
 
 /// Returns true if the metadata of objects of a kind is in their encodings: custom resources have

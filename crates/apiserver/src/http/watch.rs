@@ -44,7 +44,7 @@ use crate::faults::{Disturbance, WatchFaults};
 use crate::reading::{Frame, Selection, event_for, initializing};
 use crate::registry::Kind;
 use crate::request::{InitialEvents, WatchOptions};
-use crate::store::{Change, Cursor, Encoded};
+use crate::store::{Change, Compacted, Cursor, Encoded, KnownState};
 use crate::time;
 
 /// The maximum number of bytes of events in one batch: enough for one write, few enough to share
@@ -88,6 +88,9 @@ struct Watch {
     /// Every change before this version was sent or skipped; they are not sent again. Of the
     /// changes at this version itself, those behind the cursor.
     sent_version: u64,
+    /// The version that the client has, if the watch began before it had arrived here: changes up
+    /// to it are not sent.
+    begun_at: u64,
     /// Batches that are ready to be written.
     ready: VecDeque<Pieces>,
     _counted: CountedWatch,
@@ -183,6 +186,7 @@ impl Reader {
             timer_waker: None,
             state: WatchState::Over,
             sent_version: options.version,
+            begun_at: 0,
             ready: VecDeque::new(),
             _counted: self.metrics.watch(&kind.def.group, &kind.def.plural),
         };
@@ -240,45 +244,55 @@ impl Stepwise for Watch {
 
 impl Watch {
     fn begin(&mut self, options: &WatchOptions, await_until: Instant) {
+        let known = self.backend.store().known();
         match options.initial {
-            _ if options.version > self.backend.store().revision() => {
+            _ if options.version > known => {
                 self.state = WatchState::Awaiting(options.version, await_until, options.initial);
             }
-            InitialEvents::Send => self.begin_with_state(),
-            InitialEvents::FromNow => self.begin_after(self.backend.store().revision()),
+            InitialEvents::Send => self.begin_with_state(options.version, await_until),
+            InitialEvents::FromNow => self.begin_after(known),
             InitialEvents::None => self.begin_after(options.version),
         }
     }
 
     fn begin_after(&mut self, version: u64) {
-        self.sent_version = version;
-        match self.backend.store().watch(&self.kind.collection, version) {
+        let revision = self.backend.store().revision();
+        match self.follow_after(KnownState { revision: revision.min(version), version }) {
             Ok(cursor) => self.state = WatchState::Live(cursor),
             Err(compacted) => self.fail(&too_old(version, compacted)),
         }
     }
 
+    /// Returns a cursor for the changes after a state.
+    fn follow_after(&mut self, known: KnownState) -> Result<Cursor, Compacted> {
+        self.sent_version = known.version;
+        // Of a version that has arrived, a change may still follow: see `is_next`.
+        self.begun_at = if known.version > known.revision { known.version } else { 0 };
+        self.backend.store().watch(&self.kind.collection, known.revision)
+    }
+
     /// Takes the existing objects. The cursor starts right after them, so that no change is missed
     /// in between.
-    fn begin_with_state(&mut self) {
+    fn begin_with_state(&mut self, least: u64, until: Instant) {
         let backend = Arc::clone(&self.backend);
-        let store = backend.store();
-        let (state, revision) = store.read(&self.kind.collection, |history, revision| {
+        let (state, known) = backend.store().read_known(&self.kind.collection, |history, known| {
             if history.is_closed() {
-                return (None, revision);
+                return (None, known);
             }
-            let all = history.list_in(revision, self.selection.namespace.as_deref(), None);
+            let all = history.list_in(known.revision, self.selection.namespace.as_deref(), None);
             let all = all.into_iter().flatten();
-            (Some(all.filter(|it| self.filter().holds(it)).cloned().collect::<Vec<_>>()), revision)
+            (Some(all.filter(|it| self.filter().holds(it)).cloned().collect::<Vec<_>>()), known)
         });
         // A copy may have been closed meanwhile: it is not empty.
         let Some(state) = state else { return self.fail(&initializing()) };
-        match store.watch(&self.kind.collection, revision) {
-            Ok(cursor) => {
-                self.sent_version = revision;
-                self.state = WatchState::Initial(state.into_iter(), cursor);
-            }
-            Err(compacted) => self.fail(&too_old(revision, compacted)),
+        if known.version < least {
+            // A change that has just arrived is older than a version that was known before.
+            self.state = WatchState::Awaiting(least, until, InitialEvents::Send);
+            return;
+        }
+        match self.follow_after(known) {
+            Ok(cursor) => self.state = WatchState::Initial(state.into_iter(), cursor),
+            Err(compacted) => self.fail(&too_old(known.revision, compacted)),
         }
     }
 
@@ -288,11 +302,11 @@ impl Watch {
         let in_time = timeout_at(until.min(self.deadline), store.reach(version)).await.is_ok();
         match initial {
             InitialEvents::None if in_time => self.begin_after(version),
-            InitialEvents::FromNow if in_time => self.begin_after(store.revision()),
+            InitialEvents::FromNow if in_time => self.begin_after(store.known()),
             InitialEvents::None if self.deadline <= until => self.state = WatchState::Over,
-            InitialEvents::None => self.fail(&unknown(version, store.revision())),
-            _ if in_time => self.begin_with_state(),
-            _ => self.fail(&too_large(version, store.revision())),
+            InitialEvents::None => self.fail(&unknown(version, store.known())),
+            _ if in_time => self.begin_with_state(version, until),
+            _ => self.fail(&too_large(version, store.known())),
         }
     }
 
@@ -482,7 +496,7 @@ impl Watch {
     /// watch from a future version does not get the changes before it. The cursor starts after the
     /// version of the watch, so an equal version is that of another change.
     fn is_next(&mut self, change: &Change) -> bool {
-        let is_next = change.version >= self.sent_version;
+        let is_next = change.version >= self.sent_version && change.version > self.begun_at;
         self.sent_version = self.sent_version.max(change.version);
         is_next
     }

@@ -61,6 +61,13 @@ impl Backend for CopyBackend {
         })
     }
 
+    fn show_now(&self, _kind: &Kind, stored: Arc<Encoded>) -> Option<Arc<Encoded>> {
+        match &self.view {
+            Some(view) => view.listed(&self.kind, &stored),
+            None => Some(stored),
+        }
+    }
+
     fn show_change(&self, change: Arc<Change>) -> Option<Arc<Change>> {
         match &self.view {
             Some(view) => view.change(&self.kind, &change),

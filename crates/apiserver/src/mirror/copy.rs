@@ -66,6 +66,9 @@ pub struct MirrorUsage {
     pub objects: usize,
     /// The approximate size in bytes of the objects, without their history.
     pub bytes: usize,
+    /// The length in bytes of the objects as they arrived. With compression, it is larger than
+    /// their size.
+    pub length: usize,
     /// The number of changes in the history.
     pub changes: usize,
     /// An upper bound in bytes of the states that the history keeps.
@@ -164,6 +167,19 @@ impl Mirror {
         Ok(())
     }
 
+    /// Records that the server has the same objects at `version` as the mirror at its version `at`,
+    /// as a comparison has shown. Ignored if the mirror has another version by now.
+    ///
+    /// Reads are at `version` then, until the next change. Unlike after [`Self::advance`], changes
+    /// up to it may still be fed: an object may have come and gone in between.
+    pub fn confirm(&self, at: u64, version: u64) {
+        let shared = &*self.shared;
+        let feed = shared.feed.lock();
+        if feed.is_listed {
+            shared.backend.store.confirm(at, version);
+        }
+    }
+
     /// Discards the state: all watches end with 410, and requests are rejected with 429 until the
     /// next list. For a server whose versions went backwards, or whose history was lost.
     pub fn reset(&self) {
@@ -181,7 +197,14 @@ impl Mirror {
         feed.is_listed.then(|| self.shared.backend.store.revision())
     }
 
-    /// Waits until the mirror has reached a version; never returns if that does not happen.
+    /// Returns the version at which the state is known: [`Self::version`], or a later one that was
+    /// confirmed. `None` before the first list, and after a reset.
+    pub fn known_version(&self) -> Option<u64> {
+        let feed = self.shared.feed.lock();
+        feed.is_listed.then(|| self.shared.backend.store.known())
+    }
+
+    /// Waits until the state at a version is known; never returns if that does not happen.
     ///
     /// # Cancel safety
     ///
@@ -199,12 +222,14 @@ impl Mirror {
     /// Returns the size of the mirror. It costs little, and may be called often.
     pub fn usage(&self) -> MirrorUsage {
         let shared = &*self.shared;
-        let bytes = shared.feed.lock().bytes;
+        let feed = shared.feed.lock();
+        let (bytes, length) = (feed.bytes, feed.length);
+        drop(feed);
         let (objects, changes, history_bytes) = shared
             .backend
             .store
             .read(&shared.collection, |history, _| (history.object_count(), history.len(), history.size()));
-        MirrorUsage { objects, bytes, changes, history_bytes, watches: shared.service.watches() }
+        MirrorUsage { objects, bytes, length, changes, history_bytes, watches: shared.service.watches() }
     }
 
     /// Answers a request that reads the resource: GET, LIST or WATCH, as kube-apiserver would.
@@ -256,6 +281,7 @@ impl Mirror {
         let mut feed = shared.feed.lock();
         if !feed.is_listed {
             feed.bytes = listed.values().map(|it| it.size()).sum();
+            feed.length = listed.values().map(|it| it.length()).sum();
             feed.is_listed = true;
             shared.backend.store.begin_at(&shared.collection, version, listed.into_values());
             feed.reach(version, Instant::now());
@@ -347,9 +373,14 @@ impl Shared {
         before: &[Arc<Encoded>],
         is_listed: bool,
     ) {
-        let new: usize = changes.iter().filter_map(|it| it.after.as_ref()).map(|it| it.size()).sum();
-        let replaced: usize = before.iter().map(|it| it.size()).sum();
-        feed.bytes = feed.bytes.saturating_add(new).saturating_sub(replaced);
+        for new in changes.iter().filter_map(|it| it.after.as_ref()) {
+            feed.bytes = feed.bytes.saturating_add(new.size());
+            feed.length = feed.length.saturating_add(new.length());
+        }
+        for replaced in before {
+            feed.bytes = feed.bytes.saturating_sub(replaced.size());
+            feed.length = feed.length.saturating_sub(replaced.length());
+        }
         let now = Instant::now();
         let states = changes.iter().flat_map(|it| it.after.iter().chain(&it.last));
         states.for_each(|it| feed.open(it, now));

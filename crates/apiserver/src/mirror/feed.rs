@@ -26,6 +26,8 @@ pub(super) struct Feed {
     pub(super) is_listed: bool,
     /// The size of the objects.
     pub(super) bytes: usize,
+    /// The length of the objects in their stored encoding, without compression.
+    pub(super) length: usize,
     /// The versions of the mirror at points in time, oldest first.
     marks: VecDeque<(Instant, u64)>,
     age: Duration,
@@ -39,7 +41,7 @@ impl Feed {
     /// Creates the state before the first list; changes are kept for this time.
     pub(super) fn new(age: Duration) -> Self {
         let (marks, open) = (VecDeque::new(), VecDeque::new());
-        Self { is_listed: false, bytes: 0, marks, age, open, open_bytes: 0 }
+        Self { is_listed: false, bytes: 0, length: 0, marks, age, open, open_bytes: 0 }
     }
 
     /// Keeps a compressed object open for a while: watches are about to send it.

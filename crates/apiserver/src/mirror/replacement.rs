@@ -57,6 +57,11 @@ impl Replacement {
         Ok(())
     }
 
+    /// Removes an object that was added: the server has withdrawn it.
+    pub fn remove(&mut self, key: &ObjectKey) {
+        self.objects.remove(key);
+    }
+
     /// Replaces the state of the mirror by the list, whose version this is.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use dogwatch_core::{Details, ObjectKey, Reason, Status};
 use super::selection::Selection;
 use crate::ApiError;
 use crate::request::{ContinueToken, ListOptions, ListVersion};
-use crate::store::{Compacted, Encoded, History};
+use crate::store::{Compacted, Encoded, History, KnownState};
 
 /// A list, or a page of one.
 #[derive(Clone, Debug)]
@@ -24,39 +24,49 @@ pub(crate) struct Page {
 
 /// Lists a collection at its newest revision, or at the one that the options demand.
 ///
+/// A copy of another server may know its state at a later version than its revision, and lists are
+/// at that version then.
+///
 /// # Errors
 ///
 /// Returns 410 if the state is no longer kept, and 504 if it does not exist yet.
 pub(crate) fn list(
     history: &History,
-    revision: u64,
+    known: KnownState,
     options: &ListOptions,
     selection: &Selection,
 ) -> Result<Page, ApiError> {
     if history.is_closed() {
         return Err(initializing());
     }
-    let (version, after) = match &options.version {
-        ListVersion::Newest | ListVersion::Any => (revision, None),
-        ListVersion::NotOlderThan(version) | ListVersion::Exact(version) if *version > revision => {
-            return Err(too_large(*version, revision));
+    // The versions between the revision and the known one were not seen.
+    let is_seen = |version: u64| version <= known.revision || version == known.version;
+    let (shown, after) = match &options.version {
+        ListVersion::Newest | ListVersion::Any => (known.version, None),
+        ListVersion::NotOlderThan(version) if *version > known.version => {
+            return Err(too_large(*version, known.version));
         }
-        ListVersion::NotOlderThan(_) => (revision, None),
+        ListVersion::NotOlderThan(_) => (known.version, None),
+        ListVersion::Exact(version) if !is_seen(*version) => {
+            return Err(too_large(*version, known.revision));
+        }
         ListVersion::Exact(version) => (*version, None),
         ListVersion::Continue(token) => match token.version {
             // No page of this server has such a token: it is from before a restart, or forged. etcd
             // rejects it too, and kube-apiserver reports that as for `resourceVersionMatch=Exact`
             // (k8s.io/apiserver v0.36.4 pkg/storage/etcd3/store.go).
-            Some(version) if version > revision => return Err(too_large(version, revision)),
-            version => (version.unwrap_or(revision), Some(&token.after)),
+            Some(version) if !is_seen(version) => return Err(too_large(version, known.revision)),
+            version => (version.unwrap_or(known.version), Some(&token.after)),
         },
     };
+    let version = shown.min(known.revision);
     let refuse = |compacted| expired(compacted, &options.version, after);
     let namespace = selection.namespace.as_deref();
     if let Some(key) = selection.only_key() {
         let found = history.get_at(version, &key).map_err(refuse)?;
         let found = found.filter(|it| selection.holds(it) && after.is_none_or(|after| it.key() > after));
-        return Ok(Page { items: Vec::from_iter(found.cloned()), version, next: None, remaining: None });
+        let items = Vec::from_iter(found.cloned());
+        return Ok(Page { items, version: shown, next: None, remaining: None });
     }
     let mut range = history.list_in(version, namespace, after).map_err(refuse)?;
     let limit = options.limit.unwrap_or(usize::MAX);
@@ -76,8 +86,8 @@ pub(crate) fn list(
         _ => None,
     };
     let next =
-        last.map(|it| ContinueToken { version: Some(version), after: it.key().clone(), is_of_copy: false });
-    Ok(Page { items, version, next, remaining })
+        last.map(|it| ContinueToken { version: Some(shown), after: it.key().clone(), is_of_copy: false });
+    Ok(Page { items, version: shown, next, remaining })
 }
 
 /// Returns 429: there is no state now, as in kube-apiserver while its cache is filled
@@ -145,16 +155,19 @@ mod tests {
     fn all_pages_of_a_list_are_at_one_version_despite_writes() {
         let (mut history, revision) = written(&["a", "b", "c", "d", "e"]);
         let everything = Selection::default();
-        let first = list(&history, revision, &options(&[("limit", "2")]), &everything).expect("kept");
+        let first =
+            list(&history, KnownState::at(revision), &options(&[("limit", "2")]), &everything).expect("kept");
         assert_eq!((names(&first), first.version, first.remaining), (vec!["a", "b"], 5, Some(3)));
         history.write(&ObjectKey::cluster("c"), 6, None);
         let token = first.next.expect("more to come").encode();
         let second =
-            list(&history, 6, &options(&[("limit", "2"), ("continue", &token)]), &everything).expect("kept");
+            list(&history, KnownState::at(6), &options(&[("limit", "2"), ("continue", &token)]), &everything)
+                .expect("kept");
         assert_eq!((names(&second), second.version, second.remaining), (vec!["c", "d"], 5, Some(1)));
         let token = second.next.expect("more to come").encode();
         let third =
-            list(&history, 6, &options(&[("limit", "2"), ("continue", &token)]), &everything).expect("kept");
+            list(&history, KnownState::at(6), &options(&[("limit", "2"), ("continue", &token)]), &everything)
+                .expect("kept");
         assert_eq!((names(&third), third.next.is_none(), third.remaining), (vec!["e"], true, None));
     }
 
@@ -165,23 +178,27 @@ mod tests {
         history.compact(4);
         let token = ContinueToken { version: Some(3), after: ObjectKey::cluster("a"), is_of_copy: false };
         let old = options(&[("limit", "2"), ("continue", &token.encode())]);
-        let refusal = list(&history, 4, &old, &Selection::default()).expect_err("compacted");
+        let refusal = list(&history, KnownState::at(4), &old, &Selection::default()).expect_err("compacted");
         assert!(
             refusal.0.is_expired()
                 && refusal.0.message.starts_with("The provided continue parameter is too old")
         );
         let token = ContinueToken { version: None, ..token };
         let now = options(&[("limit", "2"), ("continue", &token.encode())]);
-        assert_eq!(names(&list(&history, 4, &now, &Selection::default()).expect("now")), ["c"]);
+        assert_eq!(
+            names(&list(&history, KnownState::at(4), &now, &Selection::default()).expect("now")),
+            ["c"]
+        );
     }
 
     #[test]
     fn exact_versions_in_the_past_and_in_the_future() {
         let (history, revision) = written(&["a", "b", "c"]);
         let at = |version: &str| options(&[("resourceVersion", version), ("resourceVersionMatch", "Exact")]);
-        let seen = list(&history, revision, &at("2"), &Selection::default()).expect("kept");
+        let seen = list(&history, KnownState::at(revision), &at("2"), &Selection::default()).expect("kept");
         assert_eq!((names(&seen), seen.version), (vec!["a", "b"], 2));
-        let refusal = list(&history, revision, &at("9"), &Selection::default()).expect_err("not yet");
+        let refusal =
+            list(&history, KnownState::at(revision), &at("9"), &Selection::default()).expect_err("not yet");
         assert!(refusal.0.is_too_large_resource_version() && refusal.0.code == 504, "{refusal}");
         assert_eq!(refusal.0.message, "Timeout: Too large resource version: 9, current: 3");
     }
@@ -194,7 +211,8 @@ mod tests {
         let (history, revision) = written(&["a", "b", "c"]);
         let token = ContinueToken { version: Some(4), after: ObjectKey::cluster("a"), is_of_copy: false };
         let ahead = options(&[("limit", "1"), ("continue", &token.encode())]);
-        let refusal = list(&history, revision, &ahead, &Selection::default()).expect_err("not yet");
+        let refusal =
+            list(&history, KnownState::at(revision), &ahead, &Selection::default()).expect_err("not yet");
         assert!(refusal.0.is_too_large_resource_version() && refusal.0.code == 504, "{refusal}");
     }
 
@@ -203,7 +221,8 @@ mod tests {
         let (history, revision) = written(&["a", "b", "c"]);
         let selective =
             Selection { fields: "metadata.name!=x".parse().expect("valid"), ..Selection::default() };
-        let page = list(&history, revision, &options(&[("limit", "1")]), &selective).expect("kept");
+        let page =
+            list(&history, KnownState::at(revision), &options(&[("limit", "1")]), &selective).expect("kept");
         assert!(page.next.is_some() && page.remaining.is_none());
     }
 
@@ -212,10 +231,44 @@ mod tests {
         let (history, revision) = written(&["a", "b", "c"]);
         let none_left =
             Selection { fields: "metadata.name!=c".parse().expect("valid"), ..Selection::default() };
-        let page = list(&history, revision, &options(&[("limit", "2")]), &none_left).expect("kept");
+        let page =
+            list(&history, KnownState::at(revision), &options(&[("limit", "2")]), &none_left).expect("kept");
         assert_eq!((names(&page), page.next.is_some()), (vec!["a", "b"], true));
         let one = Selection { fields: "metadata.name=a".parse().expect("valid"), ..Selection::default() };
-        let page = list(&history, revision, &options(&[("limit", "1")]), &one).expect("kept");
+        let page = list(&history, KnownState::at(revision), &options(&[("limit", "1")]), &one).expect("kept");
         assert_eq!((names(&page), page.next.is_some()), (vec!["a"], false));
+    }
+
+    #[test]
+    fn a_state_that_is_known_at_a_later_version_is_listed_at_that_version() {
+        let (mut history, revision) = written(&["a", "b", "c"]);
+        let known = KnownState { revision, version: 7 };
+        let everything = Selection::default();
+        for query in [
+            &[][..],
+            &[("resourceVersion", "0")],
+            &[("resourceVersion", "5")],
+            &[("resourceVersion", "7"), ("resourceVersionMatch", "Exact")],
+        ] {
+            let page = list(&history, known, &options(query), &everything).expect("known");
+            assert_eq!((names(&page), page.version), (vec!["a", "b", "c"], 7), "{query:?}");
+        }
+        // What was there in between is not known.
+        for query in
+            [&[("resourceVersion", "8")][..], &[("resourceVersion", "5"), ("resourceVersionMatch", "Exact")]]
+        {
+            let refusal = list(&history, known, &options(query), &everything).expect_err("not known");
+            assert!(refusal.0.is_too_large_resource_version(), "{query:?} {refusal}");
+        }
+        // All pages are at this version, also when the next change has arrived.
+        let first = list(&history, known, &options(&[("limit", "2")]), &everything).expect("known");
+        assert_eq!((first.version, first.remaining), (7, Some(1)));
+        let token = first.next.expect("more to come").encode();
+        let next = options(&[("limit", "2"), ("continue", &token)]);
+        let second = list(&history, known, &next, &everything).expect("known");
+        assert_eq!((names(&second), second.version), (vec!["c"], 7));
+        history.write(&ObjectKey::cluster("c"), 9, None);
+        let second = list(&history, KnownState::at(9), &next, &everything).expect("kept");
+        assert_eq!((names(&second), second.version), (vec!["c"], 7));
     }
 }

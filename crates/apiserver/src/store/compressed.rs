@@ -69,6 +69,14 @@ impl Compressed {
         self.length
     }
 
+    /// Returns the number of bytes of the entry of a list, if it is stored in protobuf.
+    pub(super) fn protobuf_entry(&self) -> Option<usize> {
+        match &self.shape {
+            Shape::Json(..) => None,
+            Shape::Protobuf(.., entry) => Some(entry.len()),
+        }
+    }
+
     /// Returns the size of the closed object in bytes.
     pub(super) fn size(&self) -> usize {
         size_of::<Self>() + self.bytes.len()

@@ -57,6 +57,8 @@ impl Store {
         let mut revision = self.shared.revision();
         let replaced = self.shared.collections.write().insert(Arc::clone(collection), begun);
         *revision = version;
+        // It was about the previous content, whose versions may come again.
+        *self.shared.confirmed.lock() = (0, 0);
         // Before the lock of the revision is released: a reader that has found the old collection
         // must not read it at the new revision.
         self.shared.retire(replaced);
@@ -101,6 +103,22 @@ impl Store {
         if is_changed {
             copied.changes.notify();
         }
+        self.shared.changes.notify();
+    }
+
+    /// Records that the other server has the objects of `revision` at a later `version` too. That
+    /// makes the state of this version known, and no other: an object may have come and gone in
+    /// between. Ignored if the revision is another by now.
+    pub fn confirm(&self, revision: u64, version: u64) {
+        let current = self.shared.revision();
+        let mut confirmed = self.shared.confirmed.lock();
+        if *current != revision || version <= revision || (confirmed.0 == revision && version <= confirmed.1)
+        {
+            return;
+        }
+        *confirmed = (revision, version);
+        drop(confirmed);
+        drop(current);
         self.shared.changes.notify();
     }
 }

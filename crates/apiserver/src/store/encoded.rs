@@ -283,6 +283,15 @@ impl Encoded {
         self.encodings().protobuf()
     }
 
+    /// Returns the number of bytes of the object as the entry of a list in protobuf, if that is the
+    /// encoding that it is stored in. Costs nothing, also if the object is compressed.
+    pub fn protobuf_entry(&self) -> Option<usize> {
+        match &self.stored {
+            Stored::Open(encodings) => encodings.protobuf_entry(),
+            Stored::Compressed(compressed) => compressed.protobuf_entry(),
+        }
+    }
+
     /// Returns true if [`Self::protobuf`] has nothing to do.
     pub fn is_in_protobuf(&self) -> bool {
         !self.is_closed() && self.encodings().is_in_protobuf()

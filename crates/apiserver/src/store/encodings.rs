@@ -137,6 +137,14 @@ impl Encodings {
         }
     }
 
+    /// Returns the number of bytes of the entry of a list, if it is stored in protobuf.
+    pub(super) fn protobuf_entry(&self) -> Option<usize> {
+        match self {
+            Self::Json(..) => None,
+            Self::Protobuf(frame, _) => Some(frame.positions().1.len()),
+        }
+    }
+
     /// Returns true if [`Self::protobuf`] has nothing to encode.
     pub(super) fn is_in_protobuf(&self) -> bool {
         match self {

@@ -74,6 +74,8 @@ struct SharedStore {
     /// Locked for the duration of each commit, which takes the next revision. A plain mutex: never
     /// held across an await.
     revision: Mutex<u64>,
+    /// A revision, and a later version at which the state is the same. Locked after `revision`.
+    confirmed: Mutex<(u64, u64)>,
     /// Notified after each change of the revision.
     changes: Arc<ChangeNotifier>,
     collections: RwLock<HashMap<CollectionName, Arc<Collection>>>,
@@ -112,6 +114,23 @@ pub struct Lost {
     pub current: Option<Arc<Encoded>>,
 }
 
+/// The state that a read finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownState {
+    /// The newest revision: that of the snapshot.
+    pub revision: u64,
+    /// The version whose state this is too. It is later than the revision only for a copy of
+    /// another server, which has not seen that version itself.
+    pub version: u64,
+}
+
+impl KnownState {
+    /// Returns the state at a revision, of which nothing later is known.
+    pub fn at(revision: u64) -> Self {
+        Self { revision, version: revision }
+    }
+}
+
 /// A position in the log of a collection; moves only forward.
 #[derive(Debug)]
 pub struct Cursor {
@@ -141,11 +160,16 @@ impl Store {
         *self.shared.revision()
     }
 
-    /// Waits until the newest revision is at least `revision`; never returns if that does not
-    /// happen.
-    pub async fn reach(&self, revision: u64) {
+    /// Returns the version whose state is known: the newest revision, or that of a copy up to which
+    /// it is confirmed (see [`Store::confirm`]).
+    pub fn known(&self) -> u64 {
+        self.shared.known(*self.shared.revision())
+    }
+
+    /// Waits until the state at `version` is known; never returns if that does not happen.
+    pub async fn reach(&self, version: u64) {
         let mut changes = self.shared.changes.subscribe();
-        while self.revision() < revision {
+        while self.known() < version {
             changes.changed().await;
         }
     }
@@ -214,16 +238,27 @@ impl Store {
     ///
     /// The closure gets a snapshot and holds no lock: it may take its time.
     pub fn read<T>(&self, collection: &CollectionName, look: impl FnOnce(&History, u64) -> T) -> T {
-        let (history, revision) = loop {
+        self.read_known(collection, |history, at| look(history, at.revision))
+    }
+
+    /// Reads the history of a collection like [`Self::read`], together with the version whose state
+    /// is known.
+    pub fn read_known<T>(
+        &self,
+        collection: &CollectionName,
+        look: impl FnOnce(&History, KnownState) -> T,
+    ) -> T {
+        let (history, at) = loop {
             let found = self.shared.collection(collection);
             // Both locks together, so that no change happens between the revision and the snapshot.
             let revision = self.shared.revision();
             // A copy of another server may have begun anew at a lower revision in the meantime.
             if !found.removed.load(Ordering::Acquire) {
-                break (Arc::clone(&found.history()), *revision);
+                let at = KnownState { revision: *revision, version: self.shared.known(*revision) };
+                break (Arc::clone(&found.history()), at);
             }
         };
-        look(&history, revision)
+        look(&history, at)
     }
 
     /// Returns a cursor positioned after a version: it returns every newer change, in order, each
@@ -380,7 +415,15 @@ impl Cursor {
 impl SharedStore {
     fn new(revision: u64, first: u64, collections: HashMap<CollectionName, Arc<Collection>>) -> Self {
         let (revision, collections) = (Mutex::new(revision), RwLock::new(collections));
-        Self { revision, changes: Arc::default(), collections, removed: Mutex::default(), first }
+        let (confirmed, changes, removed) = (Mutex::default(), Arc::default(), Mutex::default());
+        Self { revision, confirmed, changes, collections, removed, first }
+    }
+
+    /// Returns the version up to which the state at this revision is known. The caller holds the
+    /// lock of the revision.
+    fn known(&self, revision: u64) -> u64 {
+        let (confirmed, version) = *self.confirmed.lock();
+        if confirmed == revision { version.max(revision) } else { revision }
     }
 
     fn revision(&self) -> MutexGuard<'_, u64> {

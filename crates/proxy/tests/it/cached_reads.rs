@@ -11,7 +11,7 @@ use dogwatch_proxy::{Proxy, ProxyOptions};
 use dogwatch_wire::WatchEvent;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use serde_json::{Value, json};
 
@@ -117,8 +117,41 @@ async fn a_list_has_what_was_written_before_it_also_on_a_quiet_collection() {
         let listed = within("a list at a version of another collection", reader.list(&newest)).await;
         assert_eq!(listed.unwrap().items.len(), round + 1);
         let listed = within("a list of a quiet collection", reader.list(&ListParams::default())).await;
-        assert_eq!(listed.unwrap().items.len(), round + 1);
+        let listed = listed.unwrap();
+        assert_eq!(listed.items.len(), round + 1);
+        let (seen, newest) = (number(listed.metadata.version.as_str()), number(newest.version.as_str()));
+        assert!(seen >= newest, "the list has the version of the server");
     }
+}
+
+fn number(version: &str) -> u64 {
+    version.parse().unwrap()
+}
+
+/// A client lists a quiet collection, and watches from the version of the list.
+#[tokio::test]
+async fn a_watch_from_the_version_of_a_list_begins_at_once_and_asks_nothing() {
+    let server = server().await;
+    let proxy = proxy_of(&server, caching(&["configmaps"])).await;
+    warm(&server, &proxy).await;
+    let (writer, reader) = (direct(&server), maps(caller(&proxy, "alice-token")));
+    writer.create(&WriteParams::default(), &map("a", "1")).await.unwrap();
+    let namespaces = Api::<Namespace>::all(writer.client().clone());
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some("another".to_owned());
+    let namespace = namespaces.create(&WriteParams::default(), &namespace).await.unwrap();
+    let listed = reader.list(&ListParams::default()).await.unwrap();
+    let version = listed.metadata.version.clone();
+    assert!(number(version.as_str()) >= number(&namespace.metadata.resource_version.unwrap()));
+    let lists = reached(&server, "list");
+    let mut watch = reader.watch(&WatchParams::after(version)).await.unwrap();
+    writer.create(&WriteParams::default(), &map("b", "1")).await.unwrap();
+    let event = within("the addition", watch.next()).await;
+    assert!(
+        matches!(&event, Some(Ok(WatchEvent::Added(it))) if it.metadata.name.as_deref() == Some("b")),
+        "{event:?}"
+    );
+    assert_eq!(reached(&server, "list"), lists, "the version was known");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use dogwatch_client::transport::{Transport, TransportOptions};
 use dogwatch_client::{Api, Client, RequestBody, boxed};
 use dogwatch_core::{DeleteParams, LabelSelector, ListParams, PatchParams, WatchParams, WriteParams};
 use dogwatch_proxy::{Proxy, ProxyOptions};
-use dogwatch_wire::WatchEvent;
+use dogwatch_wire::{WatchDecoder, WatchEvent};
 use futures_util::StreamExt;
 use http::Request;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -484,8 +484,17 @@ async fn a_watch_that_was_passed_on_ends_when_rules_appear() {
         let request = client.get().uri(&uri).accept("application/json").max_retries(0);
         async move { request.bytes().await }
     });
+    let protobuf = tokio::spawn({
+        let request = client.get().uri(&uri).accept("application/vnd.kubernetes.protobuf;stream=watch");
+        async move { request.max_retries(0).bytes().await }
+    });
     std::fs::write(&ruled.file, "rules:\n- match: {resource: configmaps}\n  redact: [/data]\n").unwrap();
     within("the end of the watch", async { while let Some(Ok(_)) = typed.next().await {} }).await;
+    let frames = within("the end of the watch in protobuf", protobuf).await.unwrap().unwrap();
+    let mut last = None;
+    let mut decoder = WatchDecoder::<Value>::protobuf();
+    decoder.feed(&frames, |it| last = it.ok()).unwrap();
+    assert!(matches!(&last, Some(WatchEvent::Error(status)) if status.code == 410), "{last:?}");
     let lines = within("the end of the watch in JSON", lines).await.unwrap().unwrap();
     let last: Value = serde_json::from_slice(&lines).unwrap();
     assert_eq!((last["type"].as_str(), last["object"]["code"].as_u64()), (Some("ERROR"), Some(410)));

@@ -184,3 +184,143 @@ async fn errors_have_the_warning_of_a_deprecated_kind_as_well() {
         assert!(warning.is_some_and(|it| it.contains("v1 Endpoints is deprecated")), "{warning:?}");
     }
 }
+
+/// A mirror with more objects than a list encodes at once.
+fn many(encode: impl Fn(&Value) -> MirrorObject) -> Mirror {
+    let mirror = Mirror::new(pods(), MirrorSettings::default());
+    let listed = |version: u64| {
+        let objects = (0..400).map(|it| {
+            let mut pod = pod(&format!("pod-{it:03}"));
+            pod["metadata"]["annotations"] = json!({ "long": format!("{it:03}").repeat(1_000) });
+            encode(&pod)
+        });
+        mirror.replace(version, objects.collect()).expect("it is stored");
+    };
+    // The objects of the first list train the compression.
+    listed(9);
+    mirror.reset();
+    listed(10);
+    mirror
+}
+
+/// Returns the items or rows of a list, and the rest of it.
+fn items_of(mut list: Value) -> (Vec<Value>, Value) {
+    let field = if list["rows"].is_array() { "rows" } else { "items" };
+    let items = list.as_object_mut().unwrap().remove(field).unwrap();
+    for volatile in ["continue", "remainingItemCount"] {
+        list["metadata"].as_object_mut().unwrap().remove(volatile);
+    }
+    (items.as_array().unwrap().clone(), list)
+}
+
+/// A view that changes some objects and hides others.
+fn changing() -> View {
+    View::new(7, |object| {
+        let mut value = object.to_value().ok()?;
+        let name = value["metadata"]["name"].as_str()?.to_owned();
+        value["metadata"]["labels"] = json!({ "app": if name.ends_with('3') { "other" } else { "web" } });
+        (!name.ends_with('7')).then(|| MirrorObject::from_value(&value))
+    })
+}
+
+#[tokio::test]
+async fn a_long_list_is_encoded_while_it_is_sent_and_is_the_same() {
+    let all_forms = &[JSON, TABLE, METADATA, PROTOBUF, METADATA_IN_PROTOBUF][..];
+    let all_views = &[View::unchanged(), changing()][..];
+    for (mirror, forms, views) in [
+        (many(in_protobuf), all_forms, all_views),
+        (many(MirrorObject::from_value), &[JSON, PROTOBUF][..], &[View::unchanged()][..]),
+    ] {
+        for accept in forms {
+            let accept = *accept;
+            for view in views {
+                let read = async |path: &str| {
+                    let response = mirror.respond(request(path, accept), view.clone(), &Newest(0)).await;
+                    assert_eq!(response.status(), 200, "{accept}");
+                    let is_streamed = response.body().is_streamed();
+                    let body = response.into_body().collect().await.expect("it is complete").to_bytes();
+                    let list: Value = match accept.contains("protobuf") {
+                        true => from_protobuf(&body, Fields::default()).expect("protobuf"),
+                        false => serde_json::from_slice(&body).expect("JSON"),
+                    };
+                    (list, is_streamed)
+                };
+                let all = "/api/v1/pods?labelSelector=app%3Dweb";
+                let (long, is_streamed) = read(all).await;
+                let (mut pages, mut next) = (Vec::new(), String::new());
+                let rest = loop {
+                    let (page, is_streamed) = read(&format!("{all}&limit=200&continue={next}")).await;
+                    assert!(!is_streamed, "a short list has a length");
+                    next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+                    let (items, others) = items_of(page);
+                    pages.extend(items);
+                    if next.is_empty() {
+                        break others;
+                    }
+                };
+                let (items, others) = items_of(long);
+                assert_eq!(items.len(), if view.identity().is_some() { 320 } else { 400 }, "{accept}");
+                assert!(items == pages, "{accept}: the items differ");
+                assert_eq!(others, rest, "{accept}");
+                // Whole objects may be stored as they are sent.
+                if accept == TABLE || accept == METADATA || (accept == JSON && cfg!(feature = "zstd")) {
+                    assert!(is_streamed, "{accept}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_the_middle_of_a_long_list_cuts_it() {
+    let mirror = many(in_protobuf);
+    let panicking = View::new(8, |object| {
+        assert_ne!(object.to_value().ok()?["metadata"]["name"], "pod-200");
+        Some(object.clone())
+    });
+    let request = |view| mirror.respond(request("/api/v1/pods", JSON), view, &Newest(0));
+    let cut = request(panicking).await.into_body().collect().await;
+    assert!(cut.is_err(), "the list is not complete");
+    assert!(request(View::unchanged()).await.into_body().collect().await.is_ok());
+}
+
+/// The memory of a response that has not been read.
+#[tokio::test]
+async fn a_long_list_that_is_not_read_takes_little_memory() {
+    let mirror = many(in_protobuf);
+    for accept in [JSON, TABLE, METADATA] {
+        let mut responses = Vec::new();
+        let used = allocation_counter::measure(|| {
+            let responding = mirror.respond(request("/api/v1/pods", accept), View::unchanged(), &Newest(0));
+            responses.extend(futures_util::FutureExt::now_or_never(responding));
+        });
+        assert_eq!(responses.len(), 1, "it does not wait");
+        // Of more than a megabyte; the first table also loads the columns of all kinds.
+        assert!(used.bytes_current < 256 * 1024, "{accept}: {} bytes", used.bytes_current);
+    }
+}
+
+#[cfg(feature = "zstd")]
+#[tokio::test]
+async fn a_long_list_of_compressed_objects_in_protobuf_is_decompressed_while_it_is_sent() {
+    let mirror = many(in_protobuf);
+    for accept in [PROTOBUF, METADATA_IN_PROTOBUF] {
+        let response = mirror.respond(request("/api/v1/pods", accept), View::unchanged(), &Newest(0)).await;
+        assert!(response.body().is_streamed(), "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_list_is_compressed_while_it_is_sent() {
+    let mirror = many(in_protobuf);
+    let mut asked = request("/api/v1/pods", JSON);
+    asked.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
+    let response = mirror.respond(asked, View::unchanged(), &Newest(0)).await;
+    assert_eq!(response.headers()["content-encoding"], "gzip");
+    assert!(response.body().is_streamed());
+    let packed = response.into_body().collect().await.expect("it is complete").to_bytes();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&packed[..]), &mut text).expect("gzip");
+    assert_eq!(text.as_bytes(), get(&mirror, "/api/v1/pods", JSON).await.body);
+    assert!(text.ends_with("]}\n"), "as from kube-apiserver");
+}

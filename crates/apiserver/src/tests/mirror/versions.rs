@@ -285,3 +285,89 @@ async fn pages_are_at_one_version_and_tokens_of_the_server_are_told_apart() {
     let refused = maps.get(&format!("{LIST}?limit=2&continue={foreign}")).await;
     assert_eq!((refused.code, &refused.json()["metadata"]), (410, &Value::Object(serde_json::Map::new())));
 }
+
+/// Other resources of the server have changed up to 30, and a comparison has shown that these maps
+/// have not.
+fn confirmed() -> Maps {
+    let maps = with_history();
+    maps.mirror.confirm(20, 29);
+    assert_eq!(maps.mirror.known_version(), Some(21), "it was about an earlier state");
+    maps.mirror.confirm(21, 30);
+    assert_eq!((maps.mirror.version(), maps.mirror.known_version()), (Some(21), Some(30)));
+    maps
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_are_at_the_version_at_which_the_state_is_known() {
+    let maps = confirmed();
+    for (query, expected) in [
+        ("", (200, 30)),
+        ("resourceVersion=0", (200, 30)),
+        ("resourceVersion=25", (200, 30)),
+        ("resourceVersion=30&resourceVersionMatch=Exact", (200, 30)),
+        ("resourceVersion=21&resourceVersionMatch=Exact", (200, 21)),
+        // An object may have come and gone.
+        ("resourceVersion=25&resourceVersionMatch=Exact", (504, 0)),
+        ("resourceVersion=31", (504, 0)),
+    ] {
+        let reply = maps.ask(&format!("{LIST}?{query}"), "application/json", View::unchanged(), 30).await;
+        let version = if reply.code == 200 { reply.version() } else { 0 };
+        assert_eq!((reply.code, version), expected, "{query}");
+    }
+    let one = "/api/v1/namespaces/default/configmaps/c";
+    assert_eq!(maps.ask(one, "application/json", View::unchanged(), 30).await.code, 200);
+    let list = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1";
+    let path = format!("/api/v1/configmaps?watch=1&{list}");
+    let request = request(&path, "application/json");
+    let mut watching = Watching::of(maps.mirror.respond(request, View::unchanged(), &Newest(30)).await);
+    assert_eq!(watching.now().last(), Some(&Seen::Bookmark(30, true)));
+}
+
+/// An object came and went before the comparison, and its events arrive after it.
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_known_version_gets_only_later_changes() {
+    let maps = confirmed();
+    let mut from_before = maps.watch("resourceVersion=21&allowWatchBookmarks=1").await;
+    let mut between = maps.watch("resourceVersion=25").await;
+    let mut known = maps.watch("resourceVersion=30").await;
+    let mut initial = maps.watch("").await;
+    assert_eq!(initial.now().len(), 2);
+    for watching in [&mut from_before, &mut between, &mut known] {
+        assert_eq!(watching.now(), []);
+    }
+    let (short, gone) = (map("short", 24, "red"), map("short", 30, "red"));
+    maps.apply(MirrorEventType::Added, &short);
+    assert_eq!(maps.mirror.known_version(), Some(24), "the state is another one for now");
+    let newest = maps.ask(LIST, "application/json", View::unchanged(), 30).await;
+    assert_eq!(newest.code, 504, "a consistent read must not show what is gone");
+    maps.apply(MirrorEventType::Deleted, &gone);
+    assert_eq!(from_before.now(), [Seen::Added(short), Seen::Deleted(gone.clone())]);
+    // This client has seen the addition elsewhere.
+    assert_eq!(between.now(), [Seen::Deleted(gone)]);
+    assert_eq!((known.now(), initial.now()), (vec![], vec![]));
+    let later = map("later", 31, "red");
+    maps.apply(MirrorEventType::Added, &later);
+    for watching in [&mut from_before, &mut between, &mut known, &mut initial] {
+        assert_eq!(watching.now(), [Seen::Added(later.clone())]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_known_version_is_forgotten_when_the_mirror_begins_again() {
+    let maps = confirmed();
+    maps.mirror.reset();
+    maps.mirror.confirm(21, 40);
+    assert_eq!(maps.mirror.known_version(), None);
+    maps.replace(21, &[map("other", 9, "red")]);
+    assert_eq!(maps.mirror.known_version(), Some(21));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_of_a_known_version_have_that_version_also_after_the_next_change() {
+    let maps = confirmed();
+    let first = maps.ask(&format!("{LIST}?limit=1"), "application/json", View::unchanged(), 30).await;
+    let token = first.json()["metadata"]["continue"].as_str().expect("a token").to_owned();
+    maps.apply(MirrorEventType::Deleted, &map("c", 33, "red"));
+    let second = maps.get(&format!("{LIST}?limit=1&continue={token}")).await;
+    assert_eq!((first.version(), second.version(), second.names()), (30, 30, vec!["c".to_owned()]));
+}
