@@ -183,8 +183,8 @@ pub(crate) struct Options {
     /// you can run your own, such as kube-controller-manager.
     #[arg(long)]
     no_controllers: bool,
-    /// Simulate workloads: deployments, stateful sets, daemon sets, jobs and cron jobs get pods, which
-    /// run on simulated nodes; services get endpoints, and claims get volumes.
+    /// Simulate workloads: deployments, stateful sets, daemon sets, jobs and cron jobs get pods,
+    /// which run on simulated nodes; services get endpoints, and claims get volumes.
     #[arg(long, group = "simulation")]
     simulate: bool,
     /// Simulate only nodes: pods become ready on them, and your own controllers create the pods.

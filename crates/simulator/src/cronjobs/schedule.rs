@@ -147,7 +147,7 @@ fn field(text: &str, min: i8, max: i8, names: &[&str]) -> Option<(Vec<i8>, bool)
 }
 
 /// Returns the last time of a schedule after one instant and up to another, and the number of times
-/// in between, as well as a fixed period between them tells (`mostRecentScheduleTime` in
+/// in between, as well as it follows from a fixed period (`mostRecentScheduleTime` in
 /// k8s.io/kubernetes v1.36.4 pkg/controller/cronjob/utils.go).
 pub(super) fn last_between(
     schedule: &Schedule,

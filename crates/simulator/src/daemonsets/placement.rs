@@ -31,7 +31,7 @@ pub(super) struct Placement {
     pod: Value,
 }
 
-/// Whether a node has a pod of a DaemonSet.
+/// The right of a node to a pod of a DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// It should have one.

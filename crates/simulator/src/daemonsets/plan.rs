@@ -26,7 +26,7 @@ pub(super) struct Observed<'a> {
 #[derive(Debug)]
 pub(super) struct ByNode<'a> {
     observed: Observed<'a>,
-    /// Whether each node that exists has a pod.
+    /// The right of each node that exists to a pod.
     wanted: BTreeMap<String, Wanted>,
     /// The pods of each node, and of those that do not exist, the oldest first.
     pods: BTreeMap<String, Vec<Arc<Pod>>>,

@@ -1,4 +1,4 @@
-//! What a pod failure policy says about a pod that has failed.
+//! The decision of a pod failure policy about a pod that has failed.
 
 use serde_json::Value;
 

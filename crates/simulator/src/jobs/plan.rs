@@ -1,6 +1,6 @@
 //! The next steps for a Job: whether it is finished, and the pods to create and delete, as
-//! `syncJob` and `manageJob` in k8s.io/kubernetes v1.36.4 pkg/controller/job/job_controller.go decide.
-//! Pure.
+//! `syncJob` and `manageJob` in k8s.io/kubernetes v1.36.4
+//! pkg/controller/job/job_controller.go decide. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(super) struct End {
     pub(super) message: String,
 }
 
-/// What is done with pods.
+/// The pods to create and delete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steps {
     pub(super) create: Vec<NewPod>,

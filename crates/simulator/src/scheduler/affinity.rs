@@ -20,7 +20,7 @@ pub(super) struct Constraints {
     /// The values of which the node must have one; `None` if the pod itself is the first of them.
     affinity: Vec<(String, Option<HashSet<String>>)>,
     anti_affinity: Vec<(String, HashSet<String>)>,
-    /// What the anti-affinity of other pods forbids.
+    /// The values that the anti-affinity of other pods forbids.
     kept_away: Vec<(String, HashSet<String>)>,
     /// The values that would exceed the skew.
     spread: Vec<(String, HashSet<String>)>,

@@ -1,8 +1,8 @@
 //! The scheduler: assigns pods to nodes that have room for them and meet their constraints.
 //!
 //! It filters by requests, node selector and required node affinity, taints, host ports, volumes,
-//! topology spread, and required affinity and anti-affinity between pods. Of the nodes that are left,
-//! the next one of the round robin gets the pod: preferences are not weighed, and no pod is
+//! topology spread, and required affinity and anti-affinity between pods. Of the nodes that are
+//! left, the next one of the round robin gets the pod: preferences are not weighed, and no pod is
 //! preempted.
 //!
 //! The `mod` lines below are in layer order.
@@ -65,7 +65,7 @@ pub(crate) struct Scheduler {
     next: AtomicUsize,
 }
 
-/// What a pod needs of its node.
+/// The needs of a pod.
 struct Needs<'a> {
     pod: &'a Pod,
     requests: Amounts,

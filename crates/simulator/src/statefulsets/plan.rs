@@ -150,8 +150,8 @@ impl<'a> Members<'a> {
         true
     }
 
-    /// Returns the pod with the highest ordinal that has not the current template, if all pods after
-    /// it are available.
+    /// Returns the pod with the highest ordinal that has a former template, if all pods after it
+    /// are available.
     fn outdated(&self) -> Option<Arc<Pod>> {
         let first = ordinals(self.observed.set).start.saturating_add(self.partition());
         for pod in self.wanted.range(first..).rev().map(|(_, pod)| pod) {
