@@ -17,7 +17,8 @@ use super::meter::Meter;
 use super::types::{TYPE_NAMES, Type};
 use super::value::{Key, MadeObject, Text, Value};
 use super::{
-    authorization_functions, formatting, library_functions, list_functions, operators, regexes, runtime_cost, texts,
+    authorization_functions, formatting, library_functions, list_functions, operators, regexes, runtime_cost,
+    texts,
 };
 
 type Outcome<'a> = Result<Value<'a>, EvaluationError>;

@@ -192,10 +192,12 @@ mod tests {
             ("192.0.2.1", "https://192.0.2.1:80"),
             ("2001:db8::1", "https://[2001:db8::1]:80"),
         ] {
-            let access = Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some(advertised.into()), &[], None);
+            let access =
+                Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some(advertised.into()), &[], None);
             assert_eq!(access.unwrap().url(listens), url);
         }
-        let no_name = Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some("b\u{f6}x".into()), &[], None);
+        let no_name =
+            Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some("b\u{f6}x".into()), &[], None);
         assert!(matches!(no_name, Err(StartError::Tls(_))));
     }
 

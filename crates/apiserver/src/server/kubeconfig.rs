@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn with_tls_there_is_a_token_user_and_a_certificate_user() {
-        let access = Access::new(Some("hunter2".into()), Some([127, 0, 0, 1].into()), None, &[], None).unwrap();
+        let access =
+            Access::new(Some("hunter2".into()), Some([127, 0, 0, 1].into()), None, &[], None).unwrap();
         let kubeconfig = read(&access);
         assert_eq!(kubeconfig["current-context"], "token");
         assert_eq!(kubeconfig["users"][0]["user"]["token"], "hunter2");

@@ -83,8 +83,10 @@ mod tests {
     #[test]
     fn values_are_attached_or_the_next_word_and_booleans_need_none() {
         let line = "--port=1 --port 2 --profiling --profiling=false -v=4 -v4 -v 5 --issuer=a=b --port -1 -h";
-        let values: Vec<_> = parsed(line).unwrap().into_iter().map(|(name, value)| name + ":" + &value).collect();
-        let expected = "port:1 port:2 profiling:true profiling:false v:4 v:4 v:5 issuer:a=b port:-1 help:true";
+        let values: Vec<_> =
+            parsed(line).unwrap().into_iter().map(|(name, value)| name + ":" + &value).collect();
+        let expected =
+            "port:1 port:2 profiling:true profiling:false v:4 v:4 v:5 issuer:a=b port:-1 help:true";
         assert_eq!(values.join(" "), expected);
     }
 

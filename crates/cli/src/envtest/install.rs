@@ -14,7 +14,8 @@ use crate::failure::Reason;
 /// # Errors
 /// Returns an error that names the file which cannot be created, or is not a link.
 pub(super) fn install(folder: &Path, program: &Path) -> anyhow::Result<PathBuf> {
-    let folder = std::path::absolute(folder).with_context(|| format!("no such path: {}", folder.display()))?;
+    let folder =
+        std::path::absolute(folder).with_context(|| format!("no such path: {}", folder.display()))?;
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create the folder {}", folder.display()))?;
     for name in PROGRAMS {

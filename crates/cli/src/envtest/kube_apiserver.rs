@@ -134,7 +134,8 @@ impl Plan {
     fn add_other(&mut self, name: &str, value: &str, network: &mut Network) -> anyhow::Result<()> {
         match name {
             "bind-address" => {
-                network.ip = value.parse().with_context(|| format!("--{name}={value:?} is not an IP address"))?;
+                network.ip =
+                    value.parse().with_context(|| format!("--{name}={value:?} is not an IP address"))?;
             }
             "secure-port" => {
                 network.port = value.parse().with_context(|| format!("--{name}={value:?} is not a port"))?;
@@ -170,7 +171,8 @@ impl Plan {
     fn add_service_accounts(&mut self, given: &[Given]) {
         const PLUGIN: &str = "ServiceAccount";
         let names_it = |it: &Given| it.value.split(',').any(|name| name == PLUGIN);
-        let switches = |it: &&Given| matches!(&*it.name, "enable-admission-plugins" | "disable-admission-plugins");
+        let switches =
+            |it: &&Given| matches!(&*it.name, "enable-admission-plugins" | "disable-admission-plugins");
         if !given.iter().filter(switches).any(names_it) {
             self.add("enable-admission-plugins", PLUGIN);
         }
@@ -304,8 +306,12 @@ mod tests {
 
     #[test]
     fn flags_without_effect_are_named_once_and_dangerous_ones_are_errors() {
-        let found = plan("--feature-gates=A=true --feature-gates B=true --audit-log-path=/x -v=4", &[]).unwrap();
-        let expected = ["--feature-gates has no effect: this is dogwatch", "--audit-log-path has no effect: this is dogwatch"];
+        let found =
+            plan("--feature-gates=A=true --feature-gates B=true --audit-log-path=/x -v=4", &[]).unwrap();
+        let expected = [
+            "--feature-gates has no effect: this is dogwatch",
+            "--audit-log-path has no effect: this is dogwatch",
+        ];
         assert_eq!(found.notes, expected);
         for (line, part) in [
             ("--authorization-mode=RBAC,Webhook", "not \"Webhook\""),

@@ -13,7 +13,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use dogwatch_apiserver::{AdmissionPlugin, Anonymous, ApiServer, AuthorizationMode, Controllers, ServiceNetwork};
+use dogwatch_apiserver::{
+    AdmissionPlugin, Anonymous, ApiServer, AuthorizationMode, Controllers, ServiceNetwork,
+};
 use dogwatch_simulator::{ControllerManager, Settings, Simulator};
 use secrecy::SecretString;
 
