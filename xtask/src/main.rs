@@ -72,7 +72,7 @@ enum Task {
     /// Run kube-controller-manager on our server and report what it does there.
     #[command(disable_help_flag = true)]
     OriginalControllers(programs::Arguments),
-    /// Run the test suites of controller-runtime on our server.
+    /// Run the test suites of controller-runtime on our server, through KUBEBUILDER_ASSETS.
     #[command(disable_help_flag = true)]
     ControllerRuntime(programs::Arguments),
     /// Run tests of the official Kubernetes conformance suite on our server.
