@@ -18,18 +18,7 @@ use crate::endpoints::{Endpoint, EndpointId, EndpointSet};
 
 pub(crate) fn endpoint(number: u8) -> Arc<Endpoint> {
     let address = SocketAddr::from(([10, 0, 0, number], 80));
-    Arc::new(Endpoint {
-        id: EndpointId::new(number.to_string()),
-        addresses: vec![address],
-        usable: true,
-        ready: true,
-        serving: true,
-        terminating: false,
-        zone: None,
-        node: None,
-        pod: None,
-        weight: 1,
-    })
+    Arc::new(Endpoint { id: EndpointId::new(number.to_string()), ..Endpoint::at(address) })
 }
 
 /// The servers 10.0.0.1 and 10.0.0.2, and a channel to the first of them.

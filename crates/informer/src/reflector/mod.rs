@@ -19,6 +19,7 @@ mod list_in_progress;
 mod internal_errors;
 mod health_tracker;
 mod machine;
+mod initial_events;
 mod state;
 #[cfg(test)]
 mod tables;
