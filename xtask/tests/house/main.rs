@@ -20,6 +20,7 @@ mod columns;
 mod metrics;
 mod publishing;
 mod public_items;
+mod examples;
 mod feature_table;
 mod book;
 mod book_structure;
@@ -280,6 +281,34 @@ fn no_public_item_of_the_record_is_gone() {
                 violations.extend(gone.into_iter().map(|it| format!("{name} no longer has {it}")));
             }
             Err(_) => violations.push(format!("docs/public-api has no {name}.txt")),
+        }
+    }
+    assert_none(&violations);
+}
+
+/// The types of the record: `no_public_item_of_the_record_is_gone` keeps it complete.
+#[test]
+fn a_compiled_example_shows_every_public_type_of_the_libraries_that_programs_call() {
+    let root = root();
+    let read = |it: &Path| std::fs::read_to_string(it).expect("the file was just listed");
+    let mut shown = examples::Shown::default();
+    for file in rust_files(["crates", "examples"].map(|it| root.join(it))) {
+        let is_program = file.iter().any(|it| it == "examples");
+        if is_program { shown.add_program(&read(&file)) } else { shown.add_source(&read(&file)) }
+    }
+    let mut violations = Vec::new();
+    for library in ["client", "informer", "controller", "grpc", "dogwatch"] {
+        let package = if library == "dogwatch" { library.to_owned() } else { format!("dogwatch-{library}") };
+        let record = read(&root.join("docs/public-api").join(format!("{package}.txt")));
+        for item in public_items::parse(&record).keys() {
+            let Some((kind, path)) = item.split_once(' ') else { continue };
+            let name = path.rsplit("::").next().unwrap_or(path);
+            // The front page of a crate is a type without a name of its own.
+            let is_type = ["struct", "enum", "trait", "type"].contains(&kind) && !name.ends_with("Readme");
+            let is_of_tests = kind == "use" && path.starts_with("testing::");
+            if (is_type || is_of_tests) && !shown.contains(name) {
+                violations.push(format!("{package}: no compiled example shows {path}"));
+            }
         }
     }
     assert_none(&violations);
