@@ -1,0 +1,4 @@
+//! The tests of the operator in one program, which links faster than two.
+
+mod permissions;
+mod website;
