@@ -14,8 +14,6 @@ mod report;
 mod spread;
 mod table;
 mod goals;
-mod cost;
-mod view;
 mod relisting;
 mod task;
 mod times;

@@ -9,6 +9,7 @@ use clap::Parser;
 use dogwatch::View;
 use dogwatch::api::{Compressor, Packed, PartialObjectMeta, Resource};
 use dogwatch::informer::InformerBuilder;
+use informer_cost::PodView;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -17,7 +18,6 @@ use super::heap;
 use super::names::{FULL, METADATA, PACKED, PACKED_ZSTD, VIEW, VIEW_LIST};
 use super::task::{Prepare, Task};
 use super::times;
-use super::view::PodView;
 
 /// A contender of ours: a name, and [`contend`] with its payload.
 #[derive(Debug)]

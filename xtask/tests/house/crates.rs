@@ -63,6 +63,7 @@ const ROWS: &[Row] = &[
         &["dogwatch-apiserver", "dogwatch-proxy", "dogwatch-simulator"],
     ),
     row("website", &["dogwatch"], &[], &[]),
+    row("informer-cost", &["dogwatch"], &[], &[]),
     row("dogwatch-cli", UNDER_CLI, &[], APISERVER),
 ];
 
@@ -119,6 +120,7 @@ const UNDER_CLI: &[&str] = &[
     "dogwatch-apiserver",
     "dogwatch-proxy",
     "dogwatch-simulator",
+    "informer-cost",
     "ingress-manager",
 ];
 

@@ -1,7 +1,5 @@
 //! `dogwatch bench`: the cost of an informer, as one line of JSON for scripts.
 
-mod cost;
-mod payload;
 mod sync;
 
 use std::process::ExitCode;

@@ -11,20 +11,24 @@ const IDLE: Duration = Duration::from_millis(5);
 
 /// The processor time of all threads since its creation.
 #[derive(Debug)]
-pub(super) struct Stopwatch(ProcessTime);
+pub struct Stopwatch(ProcessTime);
 
 impl Stopwatch {
-    pub(super) fn start() -> Self {
+    /// Starts to measure.
+    #[must_use]
+    pub fn start() -> Self {
         Self(ProcessTime::now())
     }
 
-    pub(super) fn seconds(&self) -> f64 {
+    /// Returns the processor time since the start, in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
         self.0.elapsed().as_secs_f64()
     }
 }
 
 /// Waits until this process does nothing any more.
-pub(super) async fn idle() {
+pub async fn idle() {
     loop {
         let used = ProcessTime::now();
         tokio::time::sleep(REST).await;
@@ -36,13 +40,18 @@ pub(super) async fn idle() {
 
 /// The resident memory of this process, in megabytes; `None` if the system does not report it.
 #[derive(Debug, PartialEq)]
-pub(super) struct Memory {
-    pub(super) peak: Option<f64>,
-    pub(super) now: Option<f64>,
+#[non_exhaustive]
+pub struct Memory {
+    /// The most so far.
+    pub peak: Option<f64>,
+    /// The current value.
+    pub now: Option<f64>,
 }
 
 impl Memory {
-    pub(super) fn read() -> Self {
+    /// Reads the values from the system.
+    #[must_use]
+    pub fn read() -> Self {
         Self::parse(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
     }
 
@@ -62,7 +71,8 @@ mod tests {
 
     #[test]
     fn memory_is_read_from_proc_status() {
-        let status = "Name:\tbench\nVmPeak:\t  999 kB\nVmHWM:\t  15625 kB\nVmRSS:\t    3125 kB\n";
+        let status =
+            "Name:\tdogwatch\nVmPeak:\t  999 kB\nVmHWM:\t  15625 kB\nVmRSS:\t    3125 kB\nThreads:\t2\n";
         assert_eq!(Memory::parse(status), Memory { peak: Some(16.0), now: Some(3.2) });
         assert_eq!(Memory::parse(""), Memory { peak: None, now: None });
     }

@@ -1,59 +1,84 @@
-//! Views of objects for an informer: small structs with a few fields.
-
-#![cfg_attr(not(test), expect(dead_code, reason = "the fields are held to be measured, not read"))]
+//! A view of pods: the few fields that a scheduler reads.
 
 use compact_str::CompactString;
-use dogwatch::Object;
 use dogwatch::api::{Header, Meta};
+use dogwatch::k8s_openapi::api::core::v1::Pod;
+use dogwatch::{Object, View};
 use serde::Deserialize;
 
 /// A pod as a scheduler sees it: its node, priority, phase and resource requests.
 #[derive(Debug, Deserialize)]
-pub(super) struct PodView {
-    metadata: Meta,
+#[non_exhaustive]
+pub struct PodView {
+    /// The metadata.
+    pub metadata: Meta,
+    /// The fields of the spec.
     #[serde(default)]
-    spec: PodSpecView,
+    pub spec: PodSpecView,
+    /// The fields of the status.
     #[serde(default)]
-    status: PodStatusView,
+    pub status: PodStatusView,
 }
 
+/// The fields of a pod's spec.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PodSpecView {
-    node_name: CompactString,
-    priority: i32,
-    containers: Box<[ContainerView]>,
+#[non_exhaustive]
+pub struct PodSpecView {
+    /// The name of its node, empty until it has one.
+    pub node_name: CompactString,
+    /// Its priority.
+    pub priority: i32,
+    /// Its containers.
+    pub containers: Box<[ContainerView]>,
 }
 
+/// The fields of a container.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct ContainerView {
-    resources: ResourcesView,
+#[non_exhaustive]
+pub struct ContainerView {
+    /// Its resources.
+    pub resources: ResourcesView,
 }
 
+/// The fields of a container's resources.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct ResourcesView {
-    requests: RequestsView,
+#[non_exhaustive]
+pub struct ResourcesView {
+    /// Its requests; the limits are left out.
+    pub requests: RequestsView,
 }
 
+/// The requests of a container.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct RequestsView {
-    cpu: CompactString,
-    memory: CompactString,
+#[non_exhaustive]
+pub struct RequestsView {
+    /// Processors, such as `100m`.
+    pub cpu: CompactString,
+    /// Memory, such as `1Gi`.
+    pub memory: CompactString,
 }
 
+/// The fields of a pod's status.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct PodStatusView {
-    phase: CompactString,
+#[non_exhaustive]
+pub struct PodStatusView {
+    /// Its phase, such as `Running`.
+    pub phase: CompactString,
 }
 
 impl Object for PodView {
     fn header(&self) -> Header<'_> {
         self.metadata.header()
     }
+}
+
+impl View for PodView {
+    type Of = Pod;
 }
 
 #[cfg(test)]
