@@ -12,7 +12,7 @@ mod sample;
 mod wire;
 mod strings;
 mod workqueue;
-mod apiserver_load;
+mod notifier;
 mod apiserver;
 mod informer;
 mod live_page;
@@ -59,7 +59,12 @@ const ALL: &[Bench] = &[
     Bench {
         name: "workqueue",
         about: "pass keys through the work queue, compared with client-go and controller-runtime",
-        run: |_| workqueue::run(),
+        run: workqueue::run,
+    },
+    Bench {
+        name: "notifier",
+        about: "notify a thousand listeners of a change, compared with tokio's watch channel",
+        run: notifier::run,
     },
     Bench {
         name: "apiserver",

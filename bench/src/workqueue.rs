@@ -4,20 +4,23 @@
 //! All queues do the same four operations with the same keys in the same run; the Go queues in a
 //! program of their own (`bench/peers/workqueue-go`). The queues take turns, and each figure is the
 //! best of several rounds: other load on the machine can only add to it, and with turns no queue
-//! alone profits from a quiet moment.
+//! alone profits from a quiet moment. With `--mutex`, so does our queue with parking_lot's mutex in
+//! place of its own lock, in this program built with the feature `mutex`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use clap::Parser;
 use cpu_time::ProcessTime;
 use dogwatch::workqueue::WorkQueue;
 use dogwatch_core::ObjectKey;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
+use processes::cargo::Cargo;
 use processes::go;
 
 const PRODUCERS: usize = 8;
@@ -42,8 +45,23 @@ const THROUGHPUT_GOAL: f64 = 3.0;
 /// The maximum number of nanoseconds for a delayed add.
 const ADD_AFTER_GOAL: f64 = 500.0;
 
+/// The name of our queue in the table.
+const NAME: &str = if cfg!(feature = "mutex") { "dogwatch with a mutex" } else { "dogwatch" };
+
+/// Measures the work queue, and compares it with others.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench workqueue")]
+struct Options {
+    /// Measure our queue with parking_lot's mutex in place of its own lock, too.
+    #[arg(long)]
+    mutex: bool,
+    /// Measure our queue once, and print its figures as JSON.
+    #[arg(long, hide = true)]
+    one_turn: bool,
+}
+
 /// Nanoseconds per key.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 struct Figures {
     queue: String,
     /// Add, take and done of one key after the other, in one task.
@@ -79,11 +97,20 @@ struct RoundTime {
 ///
 /// # Errors
 /// If a goal is missed, or the Go program does not build or run.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let name = "cargo xtask bench workqueue".to_owned();
+    let options = Options::try_parse_from([name].iter().chain(arguments)).unwrap_or_else(|it| it.exit());
+    if options.one_turn {
+        println!("{}", serde_json::to_string(&ours()?)?);
+        return Ok(());
+    }
     let program = build_go_queues()?;
     let mut all: Vec<Figures> = Vec::new();
     for _ in 0..PASSES {
         let mut turn = vec![ours()?];
+        if options.mutex {
+            turn.extend(figures(with_mutex()?)?);
+        }
         if let Some(program) = &program {
             turn.extend(go_queues(program)?);
         }
@@ -129,8 +156,7 @@ fn ours() -> Result<Figures> {
     let (crowd_ns, crowd_cpu_ns) = best(LONG, PRODUCERS * KEYS_PER_PRODUCER, concurrent)?;
     let (add_after_ns, _) = best(LONG, DELAYED_KEYS, || delayed(Duration::from_mins(10), false))?;
     let (due_ns, _) = best(LONG, DELAYED_KEYS, || delayed(Duration::from_millis(10), true))?;
-    let queue = "dogwatch".to_owned();
-    Ok(Figures { queue, alternating_ns, crowd_ns, crowd_cpu_ns, add_after_ns, due_ns })
+    Ok(Figures { queue: NAME.to_owned(), alternating_ns, crowd_ns, crowd_cpu_ns, add_after_ns, due_ns })
 }
 
 /// Builds the program with the Go queues. Returns `None` if Go is not installed.
@@ -149,11 +175,19 @@ fn go_queues(program: &Path) -> Result<Vec<Figures>> {
         .output()
         .context("cannot start the queues in Go")?;
     ensure!(output.status.success(), "the queues in Go failed: {}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8(output.stdout)?;
-    lines
-        .lines()
-        .map(|it| serde_json::from_str(it).context("unexpected output of the queues in Go"))
-        .collect()
+    figures(output.stdout)
+}
+
+/// Builds this program with the feature `mutex`, if it is not built yet, and runs one turn of it.
+fn with_mutex() -> Result<Vec<u8>> {
+    let build = ["run", "--quiet", "--release", "--package", "bench", "--features", "mutex"];
+    Cargo::new(build.into_iter().chain(["--", "workqueue", "--one-turn"])).output()
+}
+
+/// Reads the figures that a program printed, one line of JSON for each queue.
+fn figures(output: Vec<u8>) -> Result<Vec<Figures>> {
+    let lines = String::from_utf8(output)?;
+    lines.lines().map(|it| serde_json::from_str(it).context("unexpected output of a queue")).collect()
 }
 
 /// The best of several rounds, by wall-clock and CPU time, in nanoseconds per key.

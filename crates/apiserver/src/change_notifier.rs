@@ -4,6 +4,10 @@
 //! one after the other, the task runs once, finds all of them ready, and their events leave in one
 //! write. If wakes of other tasks came in between, the task would run and write several times.
 //! Polling a listener again before the next change costs one atomic load.
+//!
+//! `cargo xtask bench notifier` compares it with tokio's `watch` channel: with a thousand listeners
+//! in a hundred tasks, that takes about twice the CPU time for a change, and on two threads runs
+//! each task 1.4 times instead of once.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -13,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 /// Notifies listeners that something has changed. It carries no value: listeners look at the shared
 /// state themselves.
 #[derive(Debug, Default)]
-pub(crate) struct ChangeNotifier {
+pub struct ChangeNotifier {
     /// The number of notifications so far. Changed only while `waiting` is locked, so that a
     /// listener cannot start to wait in between.
     generation: AtomicU64,
@@ -42,7 +46,7 @@ struct Waiter {
 /// A subscription to a [`ChangeNotifier`]. Each notification is seen once and none is lost: several
 /// of them may be seen as one.
 #[derive(Debug)]
-pub(crate) struct ChangeListener {
+pub struct ChangeListener {
     notifier: Arc<ChangeNotifier>,
     /// The number of notifications at the last check.
     seen: u64,
@@ -63,7 +67,7 @@ type Identity = (usize, usize);
 
 impl ChangeNotifier {
     /// Wakes all listeners: task by task, and within a task in order of arrival.
-    pub(crate) fn notify(&self) {
+    pub fn notify(&self) {
         let mut waiting = self.waiting();
         self.generation.fetch_add(1, Ordering::Release);
         waiting.free.clear();
@@ -74,7 +78,7 @@ impl ChangeNotifier {
     }
 
     /// Subscribes to all notifications from now on.
-    pub(crate) fn subscribe(self: &Arc<Self>) -> ChangeListener {
+    pub fn subscribe(self: &Arc<Self>) -> ChangeListener {
         ChangeListener { notifier: Arc::clone(self), seen: self.generation(), registration: None }
     }
 
@@ -90,7 +94,7 @@ impl ChangeNotifier {
 impl ChangeListener {
     /// Returns true if there was a notification since the last call of this or any other method of
     /// the listener.
-    pub(crate) fn has_changed(&mut self) -> bool {
+    pub fn has_changed(&mut self) -> bool {
         let generation = self.notifier.generation();
         std::mem::replace(&mut self.seen, generation) != generation
     }
@@ -100,12 +104,12 @@ impl ChangeListener {
     /// # Cancel safety
     ///
     /// Dropping the future loses no notification.
-    pub(crate) async fn changed(&mut self) {
+    pub async fn changed(&mut self) {
         std::future::poll_fn(|context| self.poll_changed(context)).await;
     }
 
     /// Polls as [`Self::changed`] does. Only the waker of the last call is woken.
-    pub(crate) fn poll_changed(&mut self, context: &Context<'_>) -> Poll<()> {
+    pub fn poll_changed(&mut self, context: &Context<'_>) -> Poll<()> {
         if self.has_changed() {
             return Poll::Ready(());
         }

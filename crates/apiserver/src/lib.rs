@@ -102,6 +102,13 @@ pub use user::User;
 /// ```
 pub const KUBERNETES_VERSION: &str = "1.36.4";
 
+/// Not part of the public API: for this repository's benchmarks.
+#[doc(hidden)]
+pub mod measure {
+    pub use crate::change_notifier::{ChangeListener, ChangeNotifier};
+    pub use crate::serving::{ConnectionParts, StreamTasks};
+}
+
 /// The code in the README, compiled as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -2,11 +2,18 @@
 //!
 //! It is never held across an `.await`, and the only user code that runs under it is `Eq`, `Hash`
 //! and `Clone` of the key, and `Default` and `merge` of the note.
+//!
+//! `cargo xtask bench workqueue --mutex` compares it with parking_lot's mutex, which the feature
+//! `mutex` puts in its place. On two processors a key then takes 176 ns instead of 157 ns in one
+//! task, and 216 ns of CPU time instead of 193 ns with eight tasks that add and eight that take.
 
 #[cfg(loom)]
 pub(crate) use self::modelled::{Lock, Locked};
 
-#[cfg(not(loom))]
+#[cfg(all(not(loom), feature = "mutex"))]
+pub(crate) use self::plain::{Lock, Locked};
+
+#[cfg(all(not(loom), not(feature = "mutex")))]
 pub(crate) use self::spinning::{Lock, Locked};
 
 /// A lock that is held for some dozens of nanoseconds. Waiters are not notified when it is
@@ -19,7 +26,7 @@ pub(crate) use self::spinning::{Lock, Locked};
 /// long. Without contention a series never ends and there is next to no pause. A thread that has
 /// waited for long sleeps for short times: the owner has then been descheduled, or does a rare long
 /// operation such as growing a table of millions of keys.
-#[cfg(not(loom))]
+#[cfg(all(not(loom), not(feature = "mutex")))]
 mod spinning {
     use std::hint::spin_loop;
     use std::ops::{Deref, DerefMut};
@@ -127,6 +134,26 @@ mod spinning {
         #[inline]
         fn deref_mut(&mut self) -> &mut T {
             &mut self.0.value
+        }
+    }
+}
+
+/// parking_lot's mutex with the same interface, for the comparison.
+#[cfg(all(not(loom), feature = "mutex"))]
+mod plain {
+    pub(crate) use parking_lot::MutexGuard as Locked;
+
+    #[derive(Debug)]
+    pub(crate) struct Lock<T>(parking_lot::Mutex<T>);
+
+    impl<T> Lock<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(parking_lot::Mutex::new(value))
+        }
+
+        #[inline]
+        pub(crate) fn lock(&self) -> Locked<'_, T> {
+            self.0.lock()
         }
     }
 }

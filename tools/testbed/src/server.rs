@@ -58,30 +58,9 @@ impl OwnServer {
     /// Starts our server with these arguments, in addition to those for its address and
     /// credentials.
     pub async fn start(&self, arguments: &[&str]) -> Result<Server> {
-        let binary = self.binary()?;
-        let folder = tempfile::tempdir().context("cannot create a directory for the server")?;
-        let kubeconfig = folder.path().join("kubeconfig");
-        let mut command = Command::new(binary);
-        command.args(["serve", "--bind", "127.0.0.1:0", "--tls", "--token", TOKEN, "--kubeconfig-out"]);
-        command.arg(&kubeconfig).args(arguments);
-
-        let start = Instant::now();
-        let mut process = Process::start("dogwatch", &mut command, folder.path())?;
-        let url = loop {
-            process.ensure_alive()?;
-            let output = process.output()?;
-            if let Some(url) = output.lines().find_map(|it| it.strip_prefix("ready ")) {
-                break url.trim().to_owned();
-            }
-            ensure!(start.elapsed() < TIMEOUT, "our server did not print `ready` within {TIMEOUT:?}");
-            tokio::time::sleep(POLL).await;
-        };
-        let authority = url
-            .strip_prefix("https://")
-            .with_context(|| format!("unexpected URL {url}, which is not https"))?;
-        let authority = authority.trim_end_matches('/').to_owned();
-        let pem = ca_of(&Config::from_kubeconfig(&kubeconfig, &Overrides::default())?)?;
-        Server::ready("dogwatch", authority, &pem, kubeconfig, vec![process], folder, start).await
+        let mut command = Command::new(self.binary()?);
+        command.args(["serve", "--bind", "127.0.0.1:0", "--tls"]).args(arguments);
+        start_program("dogwatch", command).await
     }
 
     /// Returns the path of the program, and builds it if none is given.
@@ -92,6 +71,31 @@ impl OwnServer {
         Cargo::new(["build", "--release", "--package", "dogwatch-cli"]).run()?;
         Ok(target_folder()?.join("release/dogwatch"))
     }
+}
+
+/// Starts our server in another program, which gets the arguments `--token TOKEN` and
+/// `--kubeconfig-out FILE`. It serves with TLS, and prints `ready URL` once the file is written.
+pub async fn start_program(name: &'static str, mut command: Command) -> Result<Server> {
+    let folder = tempfile::tempdir().context("cannot create a directory for the server")?;
+    let kubeconfig = folder.path().join("kubeconfig");
+    command.args(["--token", TOKEN, "--kubeconfig-out"]).arg(&kubeconfig);
+
+    let start = Instant::now();
+    let mut process = Process::start(name, &mut command, folder.path())?;
+    let url = loop {
+        process.ensure_alive()?;
+        let output = process.output()?;
+        if let Some(url) = output.lines().find_map(|it| it.strip_prefix("ready ")) {
+            break url.trim().to_owned();
+        }
+        ensure!(start.elapsed() < TIMEOUT, "our server did not print `ready` within {TIMEOUT:?}");
+        tokio::time::sleep(POLL).await;
+    };
+    let authority =
+        url.strip_prefix("https://").with_context(|| format!("unexpected URL {url}, which is not https"))?;
+    let authority = authority.trim_end_matches('/').to_owned();
+    let pem = ca_of(&Config::from_kubeconfig(&kubeconfig, &Overrides::default())?)?;
+    Server::ready(name, authority, &pem, kubeconfig, vec![process], folder, start).await
 }
 
 /// Starts kube-apiserver over etcd, both from `binaries`, without fsync and without authorization.

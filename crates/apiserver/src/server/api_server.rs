@@ -111,7 +111,7 @@ impl ApiServer {
             Service::new(Arc::clone(&cluster), authenticator).log(log).settings(config.settings.clone());
         let serving = match config.bind {
             None => Serving::in_process(service),
-            Some(address) => Serving::bind(service, address, access.tls().cloned())
+            Some(address) => Serving::bind(service, address, access.tls().cloned(), config.connection_parts)
                 .await
                 .map_err(|source| StartError::Listen { address, source })?,
         };

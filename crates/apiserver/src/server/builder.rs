@@ -14,6 +14,7 @@ use crate::authorization::AuthorizationMode;
 use crate::cluster::{Cluster, Source};
 use crate::controllers::Controllers;
 use crate::http::Settings;
+use crate::serving::ConnectionParts;
 use crate::user::User;
 
 /// The default start of a seeded server's clock: 1 January 2026.
@@ -65,6 +66,7 @@ pub(super) struct ServerConfig {
     pub(super) settings: Settings,
     /// The capacity of the request log.
     pub(super) log: usize,
+    pub(super) connection_parts: ConnectionParts,
 }
 
 impl Default for ApiServerBuilder {
@@ -75,6 +77,7 @@ impl Default for ApiServerBuilder {
             controllers: Controllers::default(),
             settings: Settings::default(),
             log: DEFAULT_LOG_CAPACITY,
+            connection_parts: ConnectionParts::default(),
         };
         Self {
             config,
@@ -98,6 +101,13 @@ impl ApiServerBuilder {
     /// credentials are rejected; see [`Self::allow_exposure`].
     pub fn bind(mut self, address: SocketAddr) -> Self {
         self.config.bind = Some(address);
+        self
+    }
+
+    /// Sets the hand-made parts of connections, for `cargo xtask bench apiserver --ablation`.
+    #[doc(hidden)]
+    pub fn connection_parts(mut self, parts: ConnectionParts) -> Self {
+        self.config.connection_parts = parts;
         self
     }
 

@@ -17,7 +17,12 @@ use hyper::rt::{Executor, Read, Write};
 use hyper::service::service_fn;
 use pin_project_lite::pin_project;
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::connection_parts::{ConnectionParts, StreamTasks};
 use super::guard;
 use super::handler::Handler;
 use super::inner::Inner;
@@ -65,11 +70,13 @@ pub(super) async fn serve<H: Handler>(
             }
         })
     };
-    let new_streams = NewStreams::default();
+    let parts = inner.parts;
+    let tasks = (parts.streams == StreamTasks::TaskEach).then(|| inner.tasks.clone());
+    let new_streams = NewStreams { streams: Arc::default(), tasks };
     let builder = limits.builder(new_streams.clone());
-    let coalescer = WriteCoalescer::new(io);
+    let coalescer = WriteCoalescer::new(io, parts.write_coalescing);
     let mut connection = pin!(builder.serve_connection(coalescer.clone(), service));
-    let mut driver = ConnectionDriver::new(new_streams, coalescer);
+    let mut driver = ConnectionDriver::new(new_streams, coalescer, parts);
     let shutdown = inner.shutdown.graceful.clone();
     let ended = tokio::select! {
         biased;
@@ -93,18 +100,29 @@ pub(super) async fn serve<H: Handler>(
 
 /// An executor that collects the streams that hyper's HTTP/2 spawns, for the task of their
 /// connection.
-#[derive(Clone, Default)]
-struct NewStreams(Arc<Mutex<Vec<Stream>>>);
+#[derive(Clone)]
+struct NewStreams {
+    streams: Arc<Mutex<Vec<Stream>>>,
+    /// Only in benchmarks: spawns a task for each stream instead.
+    tasks: Option<TaskTracker>,
+}
 
 /// Drives a connection and its streams in one task. Streams always run before the connection
 /// writes, so that the events of many watches about one change leave in one write, and all of them
 /// end with the connection.
 struct ConnectionDriver<IO> {
     new_streams: NewStreams,
-    streams: Streams,
+    streams: StreamSet,
     coalescer: WriteCoalescer<IO>,
-    /// Holds back wakes from the connection while the task is running.
-    wake_gate: WakeGate,
+    /// Holds back wakes from the connection while the task is running. `None` only in benchmarks.
+    wake_gate: Option<WakeGate>,
+}
+
+/// The streams that run in the task of their connection.
+enum StreamSet {
+    Own(Streams),
+    /// Only in benchmarks.
+    Unordered(FuturesUnordered<Stream>),
 }
 
 impl<F> Executor<F> for NewStreams
@@ -115,19 +133,42 @@ where
         let stream = Box::pin(async move {
             stream.await;
         });
-        self.streams().push(stream);
+        match &self.tasks {
+            None => self.streams().push(stream),
+            Some(tasks) => drop(tasks.spawn(stream)),
+        }
     }
 }
 
 impl NewStreams {
     fn streams(&self) -> MutexGuard<'_, Vec<Stream>> {
-        self.0.lock()
+        self.streams.lock()
+    }
+}
+
+impl StreamSet {
+    fn add(&mut self, stream: Stream) {
+        match self {
+            Self::Own(streams) => streams.add(stream),
+            Self::Unordered(streams) => streams.push(stream),
+        }
+    }
+
+    fn run(&mut self, context: &mut Context<'_>) {
+        match self {
+            Self::Own(streams) => streams.run(context),
+            Self::Unordered(streams) => while let Poll::Ready(Some(())) = streams.poll_next_unpin(context) {},
+        }
     }
 }
 
 impl<IO: Read + Write + Unpin> ConnectionDriver<IO> {
-    fn new(new_streams: NewStreams, coalescer: WriteCoalescer<IO>) -> Self {
-        Self { new_streams, streams: Streams::default(), coalescer, wake_gate: WakeGate::default() }
+    fn new(new_streams: NewStreams, coalescer: WriteCoalescer<IO>, parts: ConnectionParts) -> Self {
+        let streams = match parts.streams {
+            StreamTasks::Unordered => StreamSet::Unordered(FuturesUnordered::new()),
+            StreamTasks::Own | StreamTasks::TaskEach => StreamSet::Own(Streams::default()),
+        };
+        Self { new_streams, streams, coalescer, wake_gate: parts.wake_gate.then(WakeGate::default) }
     }
 
     /// Runs the connection and its streams until the connection ends.
@@ -135,11 +176,18 @@ impl<IO: Read + Write + Unpin> ConnectionDriver<IO> {
         std::future::poll_fn(|context| {
             loop {
                 // The connection is polled after the streams in any case, so they need not wake it.
-                self.wake_gate.hold(context);
+                if let Some(gate) = &self.wake_gate {
+                    gate.hold(context);
+                }
                 self.new_streams.streams().drain(..).for_each(|it| self.streams.add(it));
                 self.streams.run(context);
-                self.wake_gate.release();
-                let polled = connection.as_mut().poll(&mut self.wake_gate.context());
+                let polled = match &self.wake_gate {
+                    Some(gate) => {
+                        gate.release();
+                        connection.as_mut().poll(&mut gate.context())
+                    }
+                    None => connection.as_mut().poll(context),
+                };
                 if polled.is_pending() && !self.new_streams.streams().is_empty() {
                     continue;
                 }

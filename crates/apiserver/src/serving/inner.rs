@@ -5,12 +5,15 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::connection_parts::ConnectionParts;
+
 /// The state that every connection needs.
 #[derive(Debug)]
 pub(super) struct Inner<H> {
     pub(super) handler: Arc<H>,
     pub(super) tasks: TaskTracker,
     pub(super) shutdown: Shutdown,
+    pub(super) parts: ConnectionParts,
 }
 
 /// The shutdown signals of all tasks.

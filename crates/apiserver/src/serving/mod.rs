@@ -21,6 +21,7 @@ mod handler;
 mod guard;
 mod limits;
 mod tls;
+mod connection_parts;
 mod inner;
 mod write_coalescer;
 mod wake_gate;
@@ -39,6 +40,7 @@ use tokio_util::task::TaskTracker;
 
 pub use certificates::Certificates;
 pub(crate) use certificates::ClientCertificate;
+pub use connection_parts::{ConnectionParts, StreamTasks};
 #[cfg(test)]
 pub(crate) use handler::RequestBody;
 pub(crate) use handler::{BoxError, Handler};
@@ -64,8 +66,12 @@ impl<H: Handler> Serving<H> {
     /// Serves without a socket: requests arrive only through [`Self::connector`] and
     /// [`Self::service`].
     pub(crate) fn in_process(handler: H) -> Self {
-        let inner =
-            Inner { handler: Arc::new(handler), tasks: TaskTracker::new(), shutdown: Shutdown::default() };
+        Self::with_parts(handler, ConnectionParts::default())
+    }
+
+    fn with_parts(handler: H, parts: ConnectionParts) -> Self {
+        let (tasks, shutdown) = (TaskTracker::new(), Shutdown::default());
+        let inner = Inner { handler: Arc::new(handler), tasks, shutdown, parts };
         Self { listener: None, address: None, inner: Arc::new(inner) }
     }
 
@@ -74,9 +80,14 @@ impl<H: Handler> Serving<H> {
     /// # Errors
     ///
     /// Returns an error if the address cannot be bound.
-    pub(crate) async fn bind(handler: H, address: SocketAddr, tls: Option<Tls>) -> io::Result<Self> {
+    pub(crate) async fn bind(
+        handler: H,
+        address: SocketAddr,
+        tls: Option<Tls>,
+        parts: ConnectionParts,
+    ) -> io::Result<Self> {
         let listener = Arc::new(TcpListener::bind(address).await?);
-        let mut serving = Self::in_process(handler);
+        let mut serving = Self::with_parts(handler, parts);
         serving.address = Some(listener.local_addr()?);
         let accepting = listener::accept(Arc::downgrade(&listener), tls, Arc::clone(&serving.inner));
         serving.inner.spawn(accepting);

@@ -2,7 +2,10 @@
 //!
 //! A change wakes all watches of a connection one after the other, and each that sends wakes itself
 //! again. Only the first of these wakes reaches the task, which rests only when no woken stream is
-//! left.
+//! left. A `FuturesUnordered` returns to the task when two of its futures have woken themselves.
+//!
+//! `cargo xtask bench apiserver --ablation` measures the server with a `FuturesUnordered` instead,
+//! and with a task for each stream.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::pin::Pin;

@@ -2,7 +2,7 @@
 //!
 //! The task of a connection polls its streams and then the connection. A stream with data to send
 //! wakes the connection. If each of these wakes reached the task, it would run once more and find
-//! nothing to do.
+//! nothing to do. `cargo xtask bench apiserver --ablation` measures the server without it.
 
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::ApiServer;
 use crate::auth::{Anonymous, Authenticator};
 use crate::cluster::{Cluster, Source};
 use crate::http::{Service, Settings};
-use crate::serving::{BoxError, Serving};
+use crate::serving::{BoxError, ConnectionParts, Serving};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -187,7 +187,7 @@ async fn with_body_limits(all: usize, connection: usize) -> Serving<Service> {
     let settings = Settings { bodies_limit: all, connection_bodies_limit: connection, ..Settings::default() };
     let authenticator = Authenticator::new().anonymous(Anonymous::Admin);
     let service = Service::new(Arc::new(cluster), authenticator).settings(settings);
-    Serving::bind(service, "127.0.0.1:0".parse().unwrap(), None).await.unwrap()
+    Serving::bind(service, "127.0.0.1:0".parse().unwrap(), None, ConnectionParts::default()).await.unwrap()
 }
 
 /// Returns a request whose body lasts as long as its sender.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::auth::PeerIdentity;
 use crate::http::Cut;
-use crate::serving::{BoxError, Certificates, Handler, RequestBody, Serving, Tls};
+use crate::serving::{BoxError, Certificates, ConnectionParts, Handler, RequestBody, Serving, Tls};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{Request, Response, StatusCode, Version};
@@ -71,7 +71,10 @@ impl Handler for TestHandler {
 }
 
 async fn plain() -> (Serving<TestHandler>, std::net::SocketAddr) {
-    let serving = Serving::bind(TestHandler, "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+    let serving =
+        Serving::bind(TestHandler, "127.0.0.1:0".parse().unwrap(), None, ConnectionParts::default())
+            .await
+            .unwrap();
     let address = serving.address().unwrap();
     (serving, address)
 }
@@ -79,7 +82,10 @@ async fn plain() -> (Serving<TestHandler>, std::net::SocketAddr) {
 async fn with_tls() -> (Serving<TestHandler>, std::net::SocketAddr, Certificates) {
     let certificates = Certificates::throwaway([127, 0, 0, 1].into()).unwrap();
     let tls = Tls::new(&certificates).unwrap();
-    let serving = Serving::bind(TestHandler, "127.0.0.1:0".parse().unwrap(), Some(tls)).await.unwrap();
+    let serving =
+        Serving::bind(TestHandler, "127.0.0.1:0".parse().unwrap(), Some(tls), ConnectionParts::default())
+            .await
+            .unwrap();
     let address = serving.address().unwrap();
     (serving, address, certificates)
 }

@@ -8,6 +8,10 @@
 //! The other direction shows that the peer is alive, and when it changes its settings. Both
 //! directions together show which calls are open at the peer. This is not the number of calls in
 //! flight: a caller may hold a complete response, and a call may still be queued.
+//!
+//! It is here for the calls that it saves, not for speed: `h2` does not report what was sent.
+//! `cargo xtask bench grpc ablation` measures its cost: none within the noise, or up to 8 % of the
+//! CPU time for a call on eight threads (`bench/README.md`).
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -6,6 +6,10 @@
 //! buffer after each poll.
 //!
 //! Flushes are never delayed to batch more: that would serialise the two ends of the connection.
+//!
+//! `cargo xtask bench grpc ablation` compares it with `h2`'s own writes: on two processors these
+//! take 1.0 to 1.3 times the CPU time for a call, and reading without turns up to 1.6 times
+//! (`bench/README.md`).
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::auth::PeerIdentity;
 use crate::http::{Cut, ResponseBody, Service};
-use crate::serving::{BoxError, Handler, RequestBody, Serving};
+use crate::serving::{BoxError, ConnectionParts, Handler, RequestBody, Serving};
 use bytes::Bytes;
 use http::{Request, Response, Version};
 use http_body::{Body, Frame};
@@ -84,8 +84,14 @@ async fn a_request_that_panics_is_answered_with_500_and_counted() {
 #[tokio::test]
 async fn a_panic_does_not_affect_the_connection_or_its_other_streams() {
     let server = Server::start().await;
-    let serving =
-        Serving::bind(Poisoned(server.service.clone()), "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+    let serving = Serving::bind(
+        Poisoned(server.service.clone()),
+        "127.0.0.1:0".parse().unwrap(),
+        None,
+        ConnectionParts::default(),
+    )
+    .await
+    .unwrap();
     let address = serving.address().unwrap();
 
     let mut one = over_tcp(address, Version::HTTP_11).await;

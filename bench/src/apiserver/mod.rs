@@ -4,6 +4,11 @@
 //! Both are measured in the same way in the same run: over TLS on loopback, with the same load,
 //! which runs on the same machine. etcd runs without fsync, so neither server waits for the disk;
 //! etcd's CPU and memory count as kube-apiserver's.
+//!
+//! With `--ablation`, our server is compared with itself, without its hand-made parts.
+
+mod load;
+mod ablation;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,9 +16,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Parser;
 
-use super::apiserver_load::{self as load, CHANGES, CREATES, OBJECTS, WRITERS, WatchLoad};
 use testbed::runtime;
 use testbed::server::{self, OwnServer, Server};
+
+use self::load::{CHANGES, CREATES, OBJECTS, WRITERS, WatchLoad};
 
 /// The number of times our server is started. A start takes milliseconds, and the first one reads
 /// the program from disk.
@@ -30,6 +36,11 @@ struct Options {
     /// A directory with kube-apiserver and etcd, to measure in the same run.
     #[arg(long, value_name = "DIR")]
     kube_apiserver_bin: Option<PathBuf>,
+    /// Measure the events of our server with and without each hand-made part of its connections.
+    #[arg(long)]
+    ablation: bool,
+    #[command(flatten)]
+    ablated: ablation::AblatedServer,
 }
 
 /// The measurements of one server.
@@ -97,6 +108,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         Err(error) => error.exit(),
     };
     runtime::run(async move {
+        if let Some(row) = options.ablated.row() {
+            return ablation::serve(row, &options.ablated).await;
+        }
+        if options.ablation {
+            return ablation::run().await;
+        }
         let kube_apiserver = match &options.kube_apiserver_bin {
             Some(binaries) => Some(measure(server::start_kube_apiserver(binaries).await?, Vec::new()).await?),
             None => None,
