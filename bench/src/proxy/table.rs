@@ -92,7 +92,16 @@ mod tests {
                 ..ProxyMemory::default()
             },
         };
-        let text = table(&comparison, Floor { writes_cpu: 1.0, empty_mb: 10.0, client_go_kb: None });
+        let text = table(
+            &comparison,
+            Floor {
+                writes_cpu: 1.0,
+                writes_seconds: 10.0,
+                idle_cpu: 0.0,
+                empty_mb: 10.0,
+                client_go_kb: None,
+            },
+        );
         let of = |label: &str| {
             let line =
                 text.lines().find_map(|it| it.strip_prefix(label)).unwrap_or_else(|| panic!("no {label}"));
