@@ -81,11 +81,7 @@ async fn plain() -> (Serving<TestHandler>, std::net::SocketAddr) {
 
 async fn with_tls() -> (Serving<TestHandler>, std::net::SocketAddr, Certificates) {
     let certificates = Certificates::throwaway([127, 0, 0, 1].into()).unwrap();
-<<<<<<< HEAD
     let tls = Tls::new(certificates.server_der(), &certificates, Vec::new()).unwrap();
-=======
-    let tls = Tls::new(&certificates).unwrap();
->>>>>>> 227ad2bf9573150d7fa5637de96925df6aa2433c
     let serving =
         Serving::bind(TestHandler, "127.0.0.1:0".parse().unwrap(), Some(tls), ConnectionParts::default())
             .await
