@@ -95,6 +95,9 @@ impl<'a> Interpreter<'_, 'a> {
             let found = self.lazy_field(field)?;
             return found.ok_or_else(|| EvaluationError::failed(format!("no such key: {field}")));
         }
+        if let Value::Null = operand {
+            return Err(EvaluationError::failed(format!("no such key: {field}")));
+        }
         let key = Value::String(Text::Shared(Arc::clone(field)));
         if let Value::Optional(inner) = &operand {
             let found = match inner {

@@ -112,7 +112,10 @@ fn index_of<'a>(text: &str, part: &str, from: i64, meter: &Meter) -> Outcome<'a>
     if part.is_empty() {
         return Ok(Value::Int(from));
     }
-    let Some(start) = offset_of(text, from, meter)? else { return out_of_range(from) };
+    let Some(start) = offset_of(text, from, meter)? else {
+        // Nothing is found behind the end.
+        return if from < 0 { out_of_range(from) } else { Ok(Value::Int(-1)) };
+    };
     let found = text.get(start..).unwrap_or_default().find(part);
     Ok(position(text, found.map(|it| it + start)))
 }

@@ -240,10 +240,15 @@ impl<'a> AdmissionPolicies<'a> {
         'a: 's,
     {
         let conversion = self.cluster.conversion();
+        let mut request = asked.attributes("", kind, object);
+        // The namespace of a namespace is its own name.
+        if let Some(namespace) = asked.namespace() {
+            request["namespace"] = namespace.into();
+        }
         Ok(Seen {
             object: conversion.seen_by(kind, asked, object).await?,
             old: conversion.seen_by(kind, asked, asked.old).await?,
-            request: asked.attributes("", kind, object),
+            request,
             namespace: self.namespace_object(asked)?,
             authorizer: RequestAuthorizer::new(self.cluster, &asked.writer.user),
         })

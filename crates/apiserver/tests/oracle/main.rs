@@ -123,7 +123,6 @@ scenarios! {
     cel_old_self,
     cel_optional_old_self,
     cel_quantities,
-    cel_ratcheting,
     cel_reason_field_path,
     cel_runtime_errors,
     cel_schema_types,
