@@ -467,7 +467,6 @@ mod tests {
     #[test]
     fn rules_that_take_too_much_memory_when_they_are_compiled_are_refused() {
         let repeated = |name: usize| format!("self{}.hasValue() || {name} > 0", ".optMap(x, x)".repeat(12));
-        let long = |name: usize| format!("self.value().matches('(a{{90}}){{90}}{name}')");
         let rules = |count: usize, text: &dyn Fn(usize) -> String| {
             let rules: Vec<Value> = (0..count)
                 .map(|it| json!({ "rule": text(it).replace("self", "oldSelf"), "optionalOldSelf": true }))
@@ -476,14 +475,10 @@ mod tests {
             found(json!({ "type": "object", "properties": { "f": field } }))
         };
         let start = cpu_time::ThreadTime::now();
-        for (few, many, text) in
-            [(2, 100, &repeated as &dyn Fn(usize) -> String), (20, 300, &long as &dyn Fn(usize) -> String)]
-        {
-            assert_eq!(rules(few, text), [""; 0], "{}", text(0));
-            let problems = rules(many, text);
-            assert_eq!(problems.len(), 1, "{problems:?}");
-            assert!(problems[0].contains("take more than 64 MiB"), "{problems:?}");
-        }
+        assert_eq!(rules(2, &repeated), [""; 0]);
+        let problems = rules(100, &repeated);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains("take more than 64 MiB"), "{problems:?}");
         assert!(start.elapsed().as_secs() < 120, "{:?}", start.elapsed());
     }
 
