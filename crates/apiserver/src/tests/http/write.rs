@@ -453,7 +453,7 @@ async fn connect_requests_need_no_body_and_change_nothing() {
         }
     }
     let log = server.get(&format!("{pods}/free/log")).await;
-    assert_eq!((log.code, log.bytes.len()), (204, 0), "a pod that is on no node has an empty log");
+    assert_eq!((log.code.as_u16(), log.bytes.len()), (204, 0), "a pod that is on no node has an empty log");
     let placed = server.send("POST", &format!("{pods}/placed/exec"), &[], "").await.error();
     assert!(
         placed.0 == 500
