@@ -128,8 +128,11 @@ async fn a_certificate_of_another_authority_identifies_the_peer_if_the_authority
     let jane = other.client("jane", "devs").unwrap();
     for (trusts, name) in [(true, "jane"), (false, "a stranger")] {
         let others = if trusts { vec![other.authority_der()] } else { Vec::new() };
-        let tls = Tls::new(&own, others).unwrap();
-        let serving = Serving::bind(TestHandler, "127.0.0.1:0".parse().unwrap(), Some(tls)).await.unwrap();
+        let tls = Tls::new(own.server_der(), &own, others).unwrap();
+        let serving =
+            Serving::bind(TestHandler, "127.0.0.1:0".parse().unwrap(), Some(tls), ConnectionParts::default())
+                .await
+                .unwrap();
         let address = serving.address().unwrap();
         let mut sender = over_tls(address, &own.authority(), Some(&jane), &["h2"]).await.unwrap();
         assert_eq!(text(&mut sender, "/").await, format!("{name} in HTTP/2.0"));
