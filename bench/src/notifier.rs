@@ -174,8 +174,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_listener_sees_every_change_once_with_both() {
-        assert!(measure(1, Arc::new(ChangeNotifier::default())).is_ok_and(|it| it.runs >= 1.0));
-        assert!(measure(1, watch::Sender::new(0)).is_ok_and(|it| it.runs >= 1.0));
+    fn changes_wake_the_listeners_of_both() {
+        // Several changes may wake a listener once.
+        assert!(measure(1, Arc::new(ChangeNotifier::default())).is_ok_and(|it| it.runs > 0.0));
+        assert!(measure(1, watch::Sender::new(0)).is_ok_and(|it| it.runs > 0.0));
     }
 }

@@ -1399,7 +1399,7 @@ fn objects_of_other_groups_cost_in_proportion_to_their_size() {
             |n| {
                 cluster_wide(
                     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
-                    json!({ "webhooks": [{ "name": "w.a.b", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": { "url": "https://a" }, "rules": list(n, |i| json!({ "operations": ["CREATE"], "apiGroups": [format!("g{i}")], "apiVersions": ["v1"], "resources": ["*/*", "a"] })) }] }),
+                    json!({ "webhooks": [{ "name": "w.a.b", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": { "url": "https://a" }, "rules": list(n, |i| json!({ "operations": ["CREATE"], "apiGroups": [format!("g{i}")], "apiVersions": ["v1"], "resources": ["a/*", "b"] })) }] }),
                 )
             },
             201,

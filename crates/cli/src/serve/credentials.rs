@@ -119,7 +119,8 @@ mod tests {
         let expected: Vec<_> = expected
             .into_iter()
             .map(|(token, name, uid, groups)| {
-                let groups: Vec<String> = groups.iter().map(|it| (*it).to_owned()).collect();
+                let groups = groups.iter().chain(&["system:authenticated"]);
+                let groups: Vec<String> = groups.map(|it| (*it).to_owned()).collect();
                 (token.to_owned(), name.to_owned(), uid.to_owned(), groups)
             })
             .collect();

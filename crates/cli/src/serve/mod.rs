@@ -193,7 +193,7 @@ pub(crate) struct Options {
     #[arg(long, group = "simulation", conflicts_with = "simulate")]
     simulate_nodes: bool,
     /// The number of simulated nodes, 3 if it is not set.
-    #[arg(long, value_name = "N", requires = "simulation", value_parser = clap::value_parser!(u16).range(0..=5000))]
+    #[arg(long, value_name = "N", requires = "simulation", value_parser = number::whole::<u16>(0..=5000))]
     nodes: Option<u16>,
     /// Expose the fault-injection API under /_dogwatch/faults, for `dogwatch fault`.
     #[arg(long)]

@@ -224,7 +224,9 @@ fn scope_selector(out: &mut FieldErrors, object: &Value, beyond: &dyn Fn(&[&str]
             | "CrossNamespacePodAffinity" => beyond(OF_PODS),
             _ => {
                 invalid(out, &format!("{path}.scopeName"), &scope.into(), "unsupported scope");
-                beyond(&[])
+                // An unknown scope is valid for all resources (`IsResourceQuotaScopeValidForResource`
+                // in k8s.io/kubernetes v1.36.4 pkg/apis/core/helper/helpers.go).
+                0
             }
         };
         for _ in 0..rest.min(MAX_SCOPE_ERRORS) {
