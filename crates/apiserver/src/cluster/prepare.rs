@@ -86,7 +86,6 @@ impl Write<'_> {
                 signing::date_conditions(new, old, &now);
             }
             part => {
-                if part == "resize" {}
                 pod::only_part(part, new, old);
                 let mut around = ClusterSurroundings::of(cluster, old);
                 prepare::for_update(kind.rules, new, old, &mut around)?;

@@ -98,8 +98,8 @@ pub(super) async fn streamed_list(
         }
         _ => return Ok(None),
     };
-    let (items, kind) = (items.to_vec().into_iter(), Arc::clone(kind));
-    let list = StreamedList { items, encoder, shown, is_ended: false, panics, kind };
+    let (items, kind) = (items.to_vec(), Arc::clone(kind));
+    let list = StreamedList { items: items.into_iter(), encoder, shown, is_ended: false, panics, kind };
     Ok(Some(Content::Streamed(negotiated.encoding, Box::new(list))))
 }
 
