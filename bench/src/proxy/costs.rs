@@ -63,7 +63,7 @@ pub(super) struct Floor {
     /// CPU seconds of the API server for the same changes, and the time that they took.
     pub(super) writes_cpu: f64,
     pub(super) writes_seconds: f64,
-    /// CPU seconds of the API server in each second in which nobody asks anything.
+    /// CPU seconds of the API server in each second without requests.
     pub(super) idle_cpu: f64,
     /// The resident memory of a proxy without a cache, in MB.
     pub(super) empty_mb: f64,

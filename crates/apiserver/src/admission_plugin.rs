@@ -161,8 +161,8 @@ impl AdmissionPlugin {
         }
     }
 
-    /// Returns true if the plugin is on unless it is switched off: all that kube-apiserver has on by
-    /// default, but for ServiceAccount.
+    /// Returns true if the plugin is on unless it is switched off: all that kube-apiserver has on
+    /// by default, but for ServiceAccount.
     pub fn is_default(self) -> bool {
         !matches!(self, Self::ServiceAccount | Self::DenyServiceExternalIPs)
     }

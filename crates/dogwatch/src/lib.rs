@@ -18,7 +18,7 @@
 //! maps.on_add(|map| println!("added {:?}", map.metadata.name))?;
 //! maps.start();
 //! maps.synced().await?;
-//! assert_eq!(maps.store().len(), 1); // a new cluster has one
+//! assert_eq!(maps.store().len(), 2); // a new cluster has two
 //! # Ok(())
 //! # }
 //! # #[cfg(not(feature = "testing"))]

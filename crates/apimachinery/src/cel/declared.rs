@@ -248,7 +248,7 @@ impl DeclaredType {
     }
 }
 
-/// Returns the name of a part of a named type. Types are told apart by their names, so one that is
+/// Returns the name of a part of a named type. Types differ by their names, so one that is
 /// shortened keeps a number that is computed from all of it.
 fn part_name(name: &str, key: &str) -> String {
     if name.len() + key.len() < MAX_NAME {

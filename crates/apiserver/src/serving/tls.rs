@@ -34,8 +34,8 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Presents the certificate `server`, and authenticates clients by certificates of the generated
-    /// authority, or of one of `others`.
+    /// Presents the certificate `server`, and authenticates clients by certificates of the
+    /// generated authority, or of one of `others`.
     ///
     /// # Errors
     ///

@@ -5,20 +5,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::PROGRAMS;
 use crate::failure::Reason;
 
-/// Creates the folder and its links, and returns its absolute path. Links of an earlier call are
+/// Creates the folder and its links of these names, and returns its absolute path. Links of an earlier call are
 /// replaced; other files are kept, and are an error.
 ///
 /// # Errors
 /// Returns an error that names the file which cannot be created, or is not a link.
-pub(super) fn install(folder: &Path, program: &Path) -> anyhow::Result<PathBuf> {
+pub(super) fn install(folder: &Path, program: &Path, names: &[&str]) -> anyhow::Result<PathBuf> {
     let folder =
         std::path::absolute(folder).with_context(|| format!("no such path: {}", folder.display()))?;
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    for name in PROGRAMS {
+    for name in names {
         let place = folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
         replace(&place, program).with_context(|| format!("cannot create {}", place.display()))?;
     }
@@ -84,16 +83,18 @@ pub(super) fn default_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> anyh
 mod tests {
     use super::*;
 
+    const NAMES: [&str; 2] = ["kube-apiserver", "etcd"];
+
     #[test]
     fn a_second_installation_replaces_the_links_of_the_first() {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("a").join("b");
         for program in ["/usr/bin/first", "/usr/bin/second"] {
-            let found = install(&folder, Path::new(program)).unwrap();
-            for name in PROGRAMS {
+            let found = install(&folder, Path::new(program), &NAMES).unwrap();
+            for name in NAMES {
                 assert_eq!(std::fs::read_link(found.join(name)).unwrap(), Path::new(program));
             }
-            assert_eq!(std::fs::read_dir(&found).unwrap().count(), PROGRAMS.len());
+            assert_eq!(std::fs::read_dir(&found).unwrap().count(), NAMES.len());
         }
     }
 
@@ -101,7 +102,7 @@ mod tests {
     fn a_program_that_is_there_is_kept() {
         let scratch = tempfile::tempdir().unwrap();
         std::fs::write(scratch.path().join("kube-apiserver"), "the original").unwrap();
-        let error = install(scratch.path(), Path::new("/usr/bin/dogwatch")).unwrap_err();
+        let error = install(scratch.path(), Path::new("/usr/bin/dogwatch"), &NAMES).unwrap_err();
         assert!(format!("{error:#}").contains("kube-apiserver: a file of this name exists"), "{error:#}");
         let kept = std::fs::read_to_string(scratch.path().join("kube-apiserver")).unwrap();
         assert_eq!(kept, "the original");

@@ -74,7 +74,7 @@ pub(super) fn main(words: Vec<String>) -> anyhow::Result<ExitCode> {
     super::block_on(async move { serve::run(arguments.options, false).await })
 }
 
-/// What the flags of kube-apiserver mean for `dogwatch serve`.
+/// The command line of `dogwatch serve` for flags of kube-apiserver.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
     arguments: Vec<OsString>,

@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         None => install::default_folder(|name| std::env::var_os(name).map(PathBuf::from))?,
     };
     let program = std::env::current_exe().context("the path of this program is not known")?;
-    let folder = install::install(&folder, &program)?;
+    let folder = install::install(&folder, &program, &PROGRAMS)?;
     writeln!(io::stdout(), "{}", folder.display()).context("cannot write to stdout")?;
     Ok(ExitCode::SUCCESS)
 }

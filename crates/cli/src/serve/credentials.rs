@@ -1,49 +1,80 @@
 //! The files with the users and keys that a server trusts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use dogwatch_apiserver::{ApiServerBuilder, ServiceAccountKeys, User};
 
-use super::Options;
 use crate::connection::secret;
 
-/// Adds what the files name to a server.
-///
-/// # Errors
-/// Returns an error that names the file if it cannot be read or is not valid.
-pub(super) fn add(mut builder: ApiServerBuilder, options: &Options) -> anyhow::Result<ApiServerBuilder> {
-    if let (Some(chain), Some(key)) = (&options.tls_cert_file, &options.tls_private_key_file) {
-        let chain = read(chain, "certificate file")?;
-        builder = builder.serving_certificate(chain, read(key, "key file")?);
-    }
-    if let Some(file) = &options.client_ca_file {
-        builder = builder.client_authority(read(file, "client CA file")?);
-    }
-    if let Some(file) = &options.token_auth_file {
-        let text = String::from_utf8(read(file, "token file")?);
-        let users = text.context("it is not UTF-8").and_then(|it| users(&it));
-        let users = users.with_context(|| format!("the token file {} is not valid", file.display()))?;
-        for (token, user) in users {
-            let Ok(token) = secret(&token);
-            builder = builder.token_of(token, user);
+/// The flags for certificates, users and keys.
+#[derive(Debug, clap::Args)]
+pub(super) struct CredentialFiles {
+    /// Present the certificate in this PEM file to clients, with its intermediate ones, instead of
+    /// one that is generated. Needs --tls.
+    #[arg(long, value_name = "FILE", requires_all = ["tls", "tls_private_key_file"], conflicts_with = "kubeconfig_out")]
+    tls_cert_file: Option<PathBuf>,
+    /// The private key of that certificate.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+    /// Accept client certificates of the authorities in this PEM file, besides those of this run.
+    /// The common name is the user, organizations are groups. Needs --tls.
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    client_ca_file: Option<PathBuf>,
+    /// Accept the bearer tokens in this CSV file: token,user,uid and optionally "group,group".
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
+    /// Sign the tokens of service accounts with the private key in this PEM file. By default a key
+    /// is generated.
+    #[arg(long, value_name = "FILE")]
+    service_account_signing_key_file: Option<PathBuf>,
+    /// Accept tokens that were signed with a key in this PEM file, public or private; repeatable.
+    #[arg(long, value_name = "FILE", requires = "service_account_signing_key_file")]
+    service_account_key_file: Vec<PathBuf>,
+    /// The issuer of the tokens of service accounts; repeatable: tokens of all are accepted, the
+    /// first one issues them. [default: https://kubernetes.default.svc]
+    #[arg(long, value_name = "URL")]
+    service_account_issuer: Vec<String>,
+}
+
+impl CredentialFiles {
+    /// Adds what the files name to a server.
+    ///
+    /// # Errors
+    /// Returns an error that names the file if it cannot be read or is not valid.
+    pub(super) fn add_to(&self, mut builder: ApiServerBuilder) -> anyhow::Result<ApiServerBuilder> {
+        if let (Some(chain), Some(key)) = (&self.tls_cert_file, &self.tls_private_key_file) {
+            let chain = read(chain, "certificate file")?;
+            builder = builder.serving_certificate(chain, read(key, "key file")?);
         }
-    }
-    if let Some(file) = &options.service_account_signing_key_file {
-        let keys = ServiceAccountKeys::signing(&read(file, "key file")?);
-        let mut keys = keys.with_context(|| format!("the key file {} is not valid", file.display()))?;
-        for file in &options.service_account_key_file {
-            keys = keys
-                .also_accepting(&read(file, "key file")?)
-                .with_context(|| format!("the key file {} is not valid", file.display()))?;
+        if let Some(file) = &self.client_ca_file {
+            builder = builder.client_authority(read(file, "client CA file")?);
         }
-        builder = builder.service_account_keys(keys);
+        if let Some(file) = &self.token_auth_file {
+            let text = String::from_utf8(read(file, "token file")?);
+            let users = text.context("it is not UTF-8").and_then(|it| users(&it));
+            let users = users.with_context(|| format!("the token file {} is not valid", file.display()))?;
+            for (token, user) in users {
+                let Ok(token) = secret(&token);
+                builder = builder.token_of(token, user);
+            }
+        }
+        if let Some(file) = &self.service_account_signing_key_file {
+            let keys = ServiceAccountKeys::signing(&read(file, "key file")?);
+            let mut keys = keys.with_context(|| format!("the key file {} is not valid", file.display()))?;
+            for file in &self.service_account_key_file {
+                keys = keys
+                    .also_accepting(&read(file, "key file")?)
+                    .with_context(|| format!("the key file {} is not valid", file.display()))?;
+            }
+            builder = builder.service_account_keys(keys);
+        }
+        for issuer in &self.service_account_issuer {
+            ensure!(!issuer.is_empty(), "--service-account-issuer must not be empty");
+            builder = builder.service_account_issuer(issuer);
+        }
+        Ok(builder)
     }
-    for issuer in &options.service_account_issuer {
-        ensure!(!issuer.is_empty(), "--service-account-issuer must not be empty");
-        builder = builder.service_account_issuer(issuer);
-    }
-    Ok(builder)
 }
 
 fn read(file: &Path, what: &str) -> anyhow::Result<Vec<u8>> {

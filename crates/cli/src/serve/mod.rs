@@ -24,6 +24,7 @@ use crate::listen_address::{address, host};
 use crate::private_file::write_private;
 use crate::{number, signals, simulation};
 use banner::{Banner, Simulated, not_enforced};
+use credentials::CredentialFiles;
 
 const EXAMPLES: &str = "\
 All data is in memory and lost when the server exits. It prints one line to
@@ -138,39 +139,16 @@ pub(crate) struct Options {
     /// certificate.
     #[arg(long, conflicts_with = "plain")]
     tls: bool,
-    /// Present the certificate in this PEM file to clients, with its intermediate ones, instead of
-    /// one that is generated. Needs --tls.
-    #[arg(long, value_name = "FILE", requires_all = ["tls", "tls_private_key_file"], conflicts_with = "kubeconfig_out")]
-    tls_cert_file: Option<PathBuf>,
-    /// The private key of that certificate.
-    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
-    tls_private_key_file: Option<PathBuf>,
     /// Treat requests without credentials as those of system:anonymous, or reject them with 401.
     /// Without authorization, system:anonymous may do everything, too.
     /// [default: true with RBAC, otherwise false]
     #[arg(long, value_name = "BOOLEAN", requires = "tls")]
     anonymous_auth: Option<bool>,
-    /// Accept client certificates of the authorities in this PEM file, besides those of this run.
-    /// The common name is the user, organizations are groups. Needs --tls.
-    #[arg(long, value_name = "FILE", requires = "tls")]
-    client_ca_file: Option<PathBuf>,
-    /// Accept the bearer tokens in this CSV file: token,user,uid and optionally "group,group".
-    #[arg(long, value_name = "FILE")]
-    token_auth_file: Option<PathBuf>,
     /// The IPv4 network from which services get their addresses.
     #[arg(long, value_name = "CIDR", default_value_t)]
     service_cluster_ip_range: ServiceNetwork,
-    /// Sign the tokens of service accounts with the private key in this PEM file. By default a key
-    /// is generated.
-    #[arg(long, value_name = "FILE")]
-    service_account_signing_key_file: Option<PathBuf>,
-    /// Accept tokens that were signed with a key in this PEM file, public or private; repeatable.
-    #[arg(long, value_name = "FILE", requires = "service_account_signing_key_file")]
-    service_account_key_file: Vec<PathBuf>,
-    /// The issuer of the tokens of service accounts; repeatable: tokens of all are accepted, the
-    /// first one issues them. [default: https://kubernetes.default.svc]
-    #[arg(long, value_name = "URL")]
-    service_account_issuer: Vec<String>,
+    #[command(flatten)]
+    credentials: CredentialFiles,
     /// Enable these admission plugins, separated by commas. On by default are those of
     /// kube-apiserver except ServiceAccount.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = AdmissionPlugin::to_enable)]
@@ -314,7 +292,7 @@ async fn start(options: Options) -> anyhow::Result<Started> {
     if let Some(allowed) = options.anonymous_auth {
         builder = builder.anonymous(if allowed { Anonymous::Allowed } else { Anonymous::Refused });
     }
-    builder = credentials::add(builder, &options)?;
+    builder = options.credentials.add_to(builder)?;
     builder = builder.service_network(options.service_cluster_ip_range);
     for (plugin, on) in options.plugins()? {
         builder = builder.admission_plugin(plugin, on);

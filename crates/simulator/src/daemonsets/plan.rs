@@ -133,10 +133,10 @@ impl<'a> ByNode<'a> {
                 Some(_) => plan.delete.push(Arc::clone(pod)),
             }
         }
-        if let (Some(new), Some(old)) = (pair.new, pair.old) {
-            if old.ready.is_none() || self.is_available(new) {
-                plan.delete.push(Arc::clone(old));
-            }
+        if let (Some(new), Some(old)) = (pair.new, pair.old)
+            && (old.ready.is_none() || self.is_available(new))
+        {
+            plan.delete.push(Arc::clone(old));
         }
     }
 

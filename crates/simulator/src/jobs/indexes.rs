@@ -13,11 +13,11 @@ impl Indexes {
         let mut indexes = Self::default();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            if let (Ok(first), Ok(last)) = (first.parse::<i64>(), last.parse::<i64>()) {
-                if (0..limit).contains(&first) {
-                    indexes =
-                        indexes.merged(&Self(vec![(first, last.min(limit.saturating_sub(1)).max(first))]));
-                }
+            if let (Ok(first), Ok(last)) = (first.parse::<i64>(), last.parse::<i64>())
+                && (0..limit).contains(&first)
+            {
+                let last = last.min(limit.saturating_sub(1)).max(first);
+                indexes = indexes.merged(&Self(vec![(first, last)]));
             }
         }
         indexes

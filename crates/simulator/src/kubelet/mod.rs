@@ -336,10 +336,11 @@ impl Reconciler for Kubelet {
             return Ok(Action::Done);
         };
         let (behavior, writer) = (Behavior::read(&pod), Writer { manager: NAME, context });
-        if stage == Stage::Start && behavior.pull_failures > 0 {
-            if let Some(rest) = self.pull(key, &pod, &behavior, writer).await? {
-                return Ok(Action::RequeueAfter(rest));
-            }
+        if stage == Stage::Start
+            && behavior.pull_failures > 0
+            && let Some(rest) = self.pull(key, &pod, &behavior, writer).await?
+        {
+            return Ok(Action::RequeueAfter(rest));
         }
         let left = time_left(&pod, self.environment.now());
         let over = left.is_some_and(|it| it.is_zero()) && stage.has_deadline();

@@ -68,11 +68,11 @@ pub(super) fn plan(observed: Observed<'_>) -> Plan {
     if !members.shrink(&mut plan.steps) {
         return plan;
     }
-    if text(observed.set, "/spec/updateStrategy/type") != "OnDelete" {
-        if let Some(outdated) = members.outdated() {
-            plan.steps.push(Step::Delete(outdated));
-            plan.replaces = true;
-        }
+    if text(observed.set, "/spec/updateStrategy/type") != "OnDelete"
+        && let Some(outdated) = members.outdated()
+    {
+        plan.steps.push(Step::Delete(outdated));
+        plan.replaces = true;
     }
     plan
 }

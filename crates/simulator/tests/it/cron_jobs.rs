@@ -88,6 +88,7 @@ async fn a_schedule_is_in_its_time_zone() {
     }
     let it = TestCluster::with(Settings::instant()).await;
     it.add(cron_job("30 12 * * *", "1s", |it| it["timeZone"] = "Asia/Tokyo".into())).await;
+    it.advance(30 * MINUTE).await;
     let jobs = it.until(JOBS, |all| !all.is_empty()).await;
     assert_eq!(scheduled(&jobs), ["2026-01-02T12:30:00+09:00"]);
     assert!(jobs[0]["metadata"]["name"].as_str().unwrap().starts_with("backup-"));

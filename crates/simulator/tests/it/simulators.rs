@@ -253,7 +253,10 @@ async fn a_stuck_rollout_reports_that_it_exceeded_its_deadline() {
     it.until_one(DEPLOYMENTS, "default/web", late).await;
     let pod = &it.all(PODS)[0];
     assert_eq!(condition(pod, "PodScheduled")["reason"], "Unschedulable");
-    assert_eq!(condition(pod, "PodScheduled")["message"], "0/3 nodes are available");
+    assert_eq!(
+        condition(pod, "PodScheduled")["message"],
+        "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."
+    );
     it.change(NODES, "node-2", |it| it["metadata"]["labels"]["no"] = "such".into()).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
 }

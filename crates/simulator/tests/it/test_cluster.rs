@@ -193,6 +193,7 @@ fn resource(api_version: &str, kind: &str) -> ResourceType {
         | "PriorityClass"
         | "PersistentVolume"
         | "StorageClass"
+        | "VolumeAttributesClass"
         | "CustomResourceDefinition"
         | "ValidatingWebhookConfiguration" => ResourceType::cluster(gvk, &plural(kind)),
         _ => ResourceType::namespaced(gvk, &plural(kind)),

@@ -78,6 +78,7 @@ async fn a_volume_of_a_user_is_bound_and_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_class_may_wait_for_the_first_pod_and_pods_wait_for_their_volumes() {
     let it = TestCluster::with(Settings::instant()).await;
+    it.until(CLASSES, |all| all.len() == 1).await;
     it.add(
         json!({ "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "local" },
         "provisioner": "simulator.dogwatch.dev/volumes", "volumeBindingMode": "WaitForFirstConsumer" }),

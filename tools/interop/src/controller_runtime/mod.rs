@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The suites are unchanged, and start the programs in the folder themselves, as often as they do
-//! with the original ones. controller-runtime chooses protobuf for built-in kinds by itself
+//! with kube-apiserver and etcd. controller-runtime chooses protobuf for built-in kinds by itself
 //! (`pkg/client/apiutil`).
 //!
 //! Every package of the checkout whose tests start a server through envtest runs, one after the

@@ -35,7 +35,7 @@ pub struct LevelVersion {
     pub(super) version: Version,
 }
 
-/// What a namespace demands of its pods.
+/// The demands of a namespace on its pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Pods that violate this are rejected.

@@ -224,8 +224,8 @@ fn scope_selector(out: &mut FieldErrors, object: &Value, beyond: &dyn Fn(&[&str]
             | "CrossNamespacePodAffinity" => beyond(OF_PODS),
             _ => {
                 invalid(out, &format!("{path}.scopeName"), &scope.into(), "unsupported scope");
-                // An unknown scope is valid for all resources (`IsResourceQuotaScopeValidForResource`
-                // in k8s.io/kubernetes v1.36.4 pkg/apis/core/helper/helpers.go).
+                // An unknown scope is valid for all resources (k8s.io/kubernetes v1.36.4
+                // pkg/apis/core/helper/helpers.go, IsResourceQuotaScopeValidForResource).
                 0
             }
         };

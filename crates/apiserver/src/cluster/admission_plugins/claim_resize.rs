@@ -1,5 +1,6 @@
 //! PersistentVolumeClaimResize: which claims may grow.
 
+use super::cluster_objects;
 use crate::ApiError;
 use crate::admission::claim_resize;
 use crate::cluster::policies::forbidden;
@@ -13,7 +14,8 @@ pub(super) fn check(write: &mut Write<'_>) -> Result<(), ApiError> {
         return Ok(());
     };
     let class = claim_resize::class(&write.new, old);
-    let class = class.and_then(|it| super::one(write.cluster, "storage.k8s.io", "storageclasses", it));
+    let class =
+        class.and_then(|it| cluster_objects::one(write.cluster, "storage.k8s.io", "storageclasses", it));
     match claim_resize::refuse(old, class.as_ref()) {
         Some(why) => Err(forbidden(write.place, &write.new, why)),
         None => Ok(()),

@@ -1,5 +1,6 @@
 //! DefaultStorageClass and DefaultIngressClass: the class of a new claim or ingress.
 
+use super::cluster_objects;
 use crate::ApiError;
 use crate::admission::default_class::{CLAIM, Classified, INGRESS};
 use crate::cluster::write::Write;
@@ -24,7 +25,7 @@ fn fill(
     let def = &write.place.kind.def;
     let concerns = write.is_creation() && def.group == group && def.plural == plural;
     if concerns && classified.lacks_class(&write.new) {
-        let classes = super::all(write.cluster, classes.0, classes.1);
+        let classes = cluster_objects::all(write.cluster, classes.0, classes.1);
         classified.fill(&mut write.new, classes.into_iter());
     }
     Ok(())

@@ -10,6 +10,7 @@
 //!
 //! The `mod` lines below are in layer order.
 
+mod cluster_objects;
 mod limit_ranger;
 mod service_account;
 mod node_taint;
@@ -24,10 +25,8 @@ mod external_ips;
 mod topology_labels;
 mod pod_resize;
 
-use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
-use super::Cluster;
 use super::write::Write;
 use crate::ApiError;
 use crate::admission_plugin::AdmissionPlugin;
@@ -104,17 +103,4 @@ impl Write<'_> {
     fn updated(&self) -> Option<&Value> {
         self.base.filter(|_| self.place.part.is_empty()).map(|it| it.object)
     }
-}
-
-/// Returns all objects of a kind that is not namespaced.
-fn all(cluster: &Cluster, group: &str, plural: &str) -> Vec<Value> {
-    let Some(kind) = cluster.catalog().kind(group, "v1", plural) else { return Vec::new() };
-    cluster.list(&kind, None).iter().map(|it| kind.show(it)).collect()
-}
-
-/// Returns an object that is not namespaced.
-fn one(cluster: &Cluster, group: &str, plural: &str, name: &str) -> Option<Value> {
-    let kind = cluster.catalog().kind(group, "v1", plural)?;
-    let stored = cluster.get(&kind, &ObjectKey::from_parts(None, name).ok()?)?;
-    Some(kind.show(&stored))
 }

@@ -1,5 +1,6 @@
 //! PodResizeValidator: resized pods have to fit their node.
 
+use super::cluster_objects;
 use crate::ApiError;
 use crate::admission::pod_resize;
 use crate::cluster::policies::forbidden;
@@ -18,7 +19,7 @@ pub(super) fn check(write: &mut Write<'_>) -> Result<(), ApiError> {
         return Ok(());
     }
     let refused = |why: &str| forbidden(write.place, pod, why);
-    let found = super::one(write.cluster, "", "nodes", node);
+    let found = cluster_objects::one(write.cluster, "", "nodes", node);
     let found = found.ok_or_else(|| refused(&format!("node {node:?} not found")))?;
     match pod_resize::refuse(pod, &found) {
         Some((reason, why)) => Err(refused(&why).cause(reason, "", "")),

@@ -1,5 +1,6 @@
 //! Priority: the priority of pods, and the uniqueness of the default class.
 
+use super::cluster_objects;
 use crate::ApiError;
 use crate::admission::priority;
 use crate::cluster::policies::forbidden;
@@ -20,13 +21,13 @@ pub(super) fn fill(write: &mut Write<'_>) -> Result<(), ApiError> {
         return Ok(());
     }
     let class = match text(&write.new, "/spec/priorityClassName") {
-        "" => priority::default_class(super::all(write.cluster, GROUP, CLASSES).into_iter()),
+        "" => priority::default_class(cluster_objects::all(write.cluster, GROUP, CLASSES).into_iter()),
         name => {
             let missing = || {
                 let why = format!("no PriorityClass with name {name} was found");
                 forbidden(write.place, &write.new, &why)
             };
-            Some(super::one(write.cluster, GROUP, CLASSES, name).ok_or_else(missing)?)
+            Some(cluster_objects::one(write.cluster, GROUP, CLASSES, name).ok_or_else(missing)?)
         }
     };
     let filled = priority::fill(&mut write.new, class.as_ref());
@@ -39,7 +40,7 @@ pub(super) fn check(write: &mut Write<'_>) -> Result<(), ApiError> {
     if def.plural != CLASSES || def.group != GROUP || !write.place.part.is_empty() {
         return Ok(());
     }
-    let other = priority::default_class(super::all(write.cluster, GROUP, CLASSES).into_iter());
+    let other = priority::default_class(cluster_objects::all(write.cluster, GROUP, CLASSES).into_iter());
     match priority::refuse_second_default(&write.new, write.base.is_none(), other.as_ref()) {
         Some(why) => Err(forbidden(write.place, &write.new, &why)),
         None => Ok(()),

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::cluster_objects;
 use crate::ApiError;
 use crate::admission::runtime_class;
 use crate::cluster::policies::forbidden;
@@ -39,5 +40,5 @@ fn class(write: &Write<'_>) -> Result<Option<Value>, ApiError> {
         let why = format!("pod rejected: RuntimeClass {name:?} not found");
         forbidden(write.place, &write.new, &why)
     };
-    super::one(write.cluster, "node.k8s.io", "runtimeclasses", name).ok_or_else(missing).map(Some)
+    cluster_objects::one(write.cluster, "node.k8s.io", "runtimeclasses", name).ok_or_else(missing).map(Some)
 }

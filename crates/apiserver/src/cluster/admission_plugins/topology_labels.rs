@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value};
 
+use super::cluster_objects;
 use crate::ApiError;
 use crate::admission_plugin::AdmissionPlugin;
 use crate::cluster::Cluster;
@@ -31,7 +32,7 @@ pub(super) fn fill(write: &mut Write<'_>) -> Result<(), ApiError> {
 pub(in crate::cluster) fn labels_of_node(cluster: &Cluster, node: &str) -> Map<String, Value> {
     let is_on = cluster.plugins.has(AdmissionPlugin::PodTopologyLabels);
     let node = Some(node).filter(|it| is_on && !it.is_empty());
-    let node = node.and_then(|it| super::one(cluster, "", "nodes", it)).unwrap_or_default();
+    let node = node.and_then(|it| cluster_objects::one(cluster, "", "nodes", it)).unwrap_or_default();
     let label = |name: &str| Some((name.to_owned(), at(&node, "/metadata/labels")?.get(name)?.clone()));
     LABELS.iter().filter_map(|it| label(it)).collect()
 }
