@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::go_flags::{self, SyntaxError};
+use super::program_runtime::block_on;
 use crate::signals;
 
 /// The name of the program.
@@ -74,7 +75,7 @@ pub(super) fn main(words: Vec<String>) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let addresses = addresses(value("listen-client-urls").unwrap_or("http://localhost:2379"))?;
-    super::block_on(serve(addresses))
+    block_on(serve(addresses))
 }
 
 /// Returns the addresses in a list of URLs.

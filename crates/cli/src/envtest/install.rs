@@ -7,8 +7,8 @@ use anyhow::Context;
 
 use crate::failure::Reason;
 
-/// Creates the folder and its links of these names, and returns its absolute path. Links of an earlier call are
-/// replaced; other files are kept, and are an error.
+/// Creates the folder and its links of these names, and returns its absolute path. Links of an
+/// earlier call are replaced; other files are kept, and are an error.
 ///
 /// # Errors
 /// Returns an error that names the file which cannot be created, or is not a link.

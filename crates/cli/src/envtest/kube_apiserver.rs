@@ -13,6 +13,7 @@ use dogwatch_apiserver::KUBERNETES_VERSION;
 
 use super::flag_table::{self, Treatment};
 use super::go_flags::{self, Given};
+use super::program_runtime::block_on;
 use crate::logging::{self, Detail};
 use crate::serve;
 
@@ -71,7 +72,7 @@ pub(super) fn main(words: Vec<String>) -> anyhow::Result<ExitCode> {
     }
     let arguments = Arguments::try_parse_from([OsString::from(NAME)].into_iter().chain(arguments))
         .map_err(|error| anyhow::Error::msg(error.render().to_string().trim_end().to_owned()))?;
-    super::block_on(async move { serve::run(arguments.options, false).await })
+    block_on(async move { serve::run(arguments.options, false).await })
 }
 
 /// The command line of `dogwatch serve` for flags of kube-apiserver.

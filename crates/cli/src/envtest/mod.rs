@@ -13,6 +13,7 @@
 mod flag_table;
 mod go_flags;
 mod install;
+mod program_runtime;
 mod kube_apiserver;
 mod etcd;
 
@@ -90,10 +91,4 @@ pub(crate) fn run_as_called() -> Option<ExitCode> {
         let _ = writeln!(io::stderr(), "Error: {error:#}");
         ExitCode::FAILURE
     }))
-}
-
-/// Runs a future to its end on a runtime of its own.
-fn block_on(future: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.enable_all().build().context("cannot start the runtime")?.block_on(future)
 }
