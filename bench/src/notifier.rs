@@ -96,7 +96,8 @@ fn measure(workers: usize, notifier: impl Notify) -> Result<Figures> {
         for _ in 0..TASKS {
             let mut listeners: Vec<_> = (0..LISTENERS).map(|_| notifier.subscribe()).collect();
             let progress = Arc::clone(&progress);
-            tokio::spawn(std::future::poll_fn(move |context| {
+            // Without tokio's limit of operations for each run of a task, which would split the runs.
+            let listening = std::future::poll_fn(move |context| {
                 progress.runs.fetch_add(1, Ordering::Relaxed);
                 let mut changed = 0;
                 for it in &mut listeners {
@@ -108,7 +109,8 @@ fn measure(workers: usize, notifier: impl Notify) -> Result<Figures> {
                     progress.add(changed);
                 }
                 Poll::<()>::Pending
-            }));
+            });
+            tokio::spawn(tokio::task::unconstrained(listening));
         }
         while progress.runs.load(Ordering::Relaxed) < TASKS {
             tokio::time::sleep(Duration::from_millis(1)).await;

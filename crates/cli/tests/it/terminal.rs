@@ -66,7 +66,7 @@ async fn without_colour_no_change_is_coloured() {
     let arguments = ["watch", "cm", "--server", server.url()];
     for (no_color, coloured) in [("1", false), ("", true)] {
         let watch = OnTerminal::start_with(&arguments, &[("TERM", "xterm"), ("NO_COLOR", no_color)]);
-        watch.until("synced").await;
+        watch.until(", synced").await;
         let name = format!("new-{coloured}");
         let map =
             serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });

@@ -21,12 +21,13 @@ mod outcome;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use outcome::Outcome;
 use testbed::server::OwnServer;
+use tokio::time::Instant;
 
 /// The packages of controller-runtime that start the programs without the package envtest.
 const STARTING: [&str; 2] = ["/pkg/envtest", "/pkg/internal/testing/controlplane"];
