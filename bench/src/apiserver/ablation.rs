@@ -115,7 +115,8 @@ pub(super) async fn run() -> Result<()> {
         let ratio = |of: fn(&Figures) -> f64| {
             median(rounds.iter().zip(&figures[0]).map(|(own, all)| of(own) / of(all)))
         };
-        let (rushed, paced): (fn(&Figures) -> f64, fn(&Figures) -> f64) = (|it| it.rushed, |it| it.paced);
+        let rushed: fn(&Figures) -> f64 = |it| it.rushed;
+        let paced: fn(&Figures) -> f64 = |it| it.paced;
         println!(
             "| {} | {:.1} | {:.2} | {:.1} | {:.2} |",
             row.label(),
