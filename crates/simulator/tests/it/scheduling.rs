@@ -40,8 +40,7 @@ async fn placed(it: &TestCluster, app: &str, placed: usize, waiting: usize) -> B
         .until(PODS, |all| {
             let counts = per_node(all, app);
             let without = counts.get("").copied().unwrap_or(0);
-            let all_reported =
-                all.iter().filter(|it| it["spec"].get("nodeName").is_none()).all(reported);
+            let all_reported = all.iter().filter(|it| it["spec"].get("nodeName").is_none()).all(reported);
             all_reported && without == waiting && counts.values().sum::<usize>() == placed + waiting
         })
         .await;
