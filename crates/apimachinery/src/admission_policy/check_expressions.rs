@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use crate::cel::is_reserved;
 use crate::kinds::json_access::{at, items, text};
 use crate::kinds::validate::check::{duplicate, invalid, invalid_string, required, unsupported};
 use crate::{FieldError, FieldErrorKind, FieldErrors, names};
@@ -220,31 +221,8 @@ pub(super) fn keeps_conditions(new: &Value, old: Option<&Value>) -> bool {
 }
 
 fn is_identifier(name: &str) -> bool {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
     let is_start = |it: char| it == '_' || it.is_ascii_alphabetic();
     name.starts_with(is_start)
         && name.chars().all(|it| is_start(it) || it.is_ascii_digit())
-        && !RESERVED.contains(&name)
+        && !is_reserved(name)
 }

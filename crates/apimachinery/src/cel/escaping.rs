@@ -26,12 +26,17 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
+/// Returns true if a name is a reserved word, which is no identifier.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 /// Returns the name of a property in expressions; `None` if they cannot select it.
 pub fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|it: char| it.is_ascii_digit()) {
         return None;
     }
-    if RESERVED.contains(&name) {
+    if is_reserved(name) {
         return Some(format!("__{name}__"));
     }
     let mut escaped = String::with_capacity(name.len());

@@ -60,6 +60,7 @@ pub use authorization::{AccessDecision, AccessQuestion, AccessSubject, Authorize
 pub use declared::{DeclaredField, DeclaredType, MAX_REQUEST_SIZE};
 pub use error::{CompileError, EvaluationError, EvaluationErrorKind, Issue};
 pub use escaping::escape;
+pub(crate) use escaping::is_reserved;
 pub use interpreter::LazyVariables;
 pub use meter::PER_CALL_LIMIT;
 pub use program::{Activation, Environment, Evaluated, Program};

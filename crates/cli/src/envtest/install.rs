@@ -114,7 +114,10 @@ mod tests {
             default_folder(move |it| (it == name).then(|| PathBuf::from(path))).ok()
         };
         assert_eq!(of("XDG_DATA_HOME", "/data").unwrap(), Path::new("/data/dogwatch/envtest"));
-        assert_eq!(of("HOME", "/home/jane").unwrap(), Path::new("/home/jane/.local/share/dogwatch/envtest"));
+        assert_eq!(
+            of("HOME", "/users/jane").unwrap(),
+            Path::new("/users/jane/.local/share/dogwatch/envtest")
+        );
         assert_eq!(of("XDG_DATA_HOME", "relative"), None);
     }
 }
