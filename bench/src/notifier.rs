@@ -99,13 +99,18 @@ fn measure(workers: usize, notifier: impl Notify) -> Result<Figures> {
             // Without tokio's limit of operations for each run of a task, which would split the runs.
             let listening = std::future::poll_fn(move |context| {
                 progress.runs.fetch_add(1, Ordering::Relaxed);
+                // A listener may see a change that began after the others were polled. Every
+                // listener waits again before the change counts as seen.
                 let mut changed = 0;
-                for it in &mut listeners {
-                    changed += usize::from(it.poll_changed(context).is_ready());
+                loop {
+                    let ready: usize =
+                        listeners.iter_mut().map(|it| usize::from(it.poll_changed(context).is_ready())).sum();
+                    if ready == 0 {
+                        break;
+                    }
+                    changed += ready;
                 }
                 if changed > 0 {
-                    // Every listener waits again before the change counts as seen.
-                    listeners.iter_mut().for_each(|it| _ = it.poll_changed(context));
                     progress.add(changed);
                 }
                 Poll::<()>::Pending

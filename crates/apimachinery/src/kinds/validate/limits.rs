@@ -371,6 +371,6 @@ mod tests {
         assert_eq!(found("PriorityClass", "Exists", &["a"]), [".values"]);
         assert_eq!(found("BestEffort", "In", &["a"]), [".operator"]);
         assert_eq!(found("PriorityClass", "Equals", &[]), [".operator"]);
-        assert_eq!(found("Other", "Exists", &[]), [".scopeName", ""]);
+        assert_eq!(found("Other", "Exists", &[]), [".scopeName"]);
     }
 }
