@@ -1,7 +1,6 @@
 //! The rules of this repository, checked on the sources themselves: layers, dependencies, headers,
-//! The rules of this repository, checked on the sources themselves: layers, dependencies, headers,
 //! names, examples, clocks, reproducible seeds, ledgers, rule ids, prose, columns, metrics,
-//! metadata for publication, public items, features, the README, the book.
+//! metadata for publication, public items, features, kinds, the README, the book.
 //!
 //! They run with `cargo test --workspace`. Each rule is in its own file, with small fixtures of
 //! what it accepts and rejects.
@@ -22,6 +21,7 @@ mod publishing;
 mod public_items;
 mod examples;
 mod feature_table;
+mod kind_table;
 mod book;
 mod book_structure;
 
@@ -321,6 +321,14 @@ fn the_book_lists_every_feature_of_the_facade() {
     let chapter = root().join("docs/book/src/support.md");
     let chapter = std::fs::read_to_string(chapter).expect("the chapter is there");
     assert_none(&feature_table::violations(facade.expect("there is a facade"), &chapter));
+}
+
+#[test]
+fn the_table_of_kinds_in_the_book_has_every_built_in_kind() {
+    let read = |it: &str| std::fs::read_to_string(root().join(it)).expect("the file is there");
+    let resources = read("crates/apimachinery/data/generated/resources.json");
+    let resources: Value = serde_json::from_str(&resources).expect("the generator writes JSON");
+    assert_none(&kind_table::violations(&resources, &read("docs/book/src/kinds.md")));
 }
 
 #[test]
