@@ -52,6 +52,25 @@ pub(crate) fn step(expected: &Value, got: &Value) -> Vec<Difference> {
     found
 }
 
+/// Puts the managed fields of all objects in the order of their managers. Their own order is that
+/// of their times, which are whole seconds: with a clock that runs, it depends on when a second
+/// ended.
+pub(crate) fn order_by_manager(document: &mut Value) {
+    match document {
+        Value::Object(fields) => {
+            if let Some(Value::Array(entries)) = fields.get_mut("managedFields") {
+                entries.sort_by_cached_key(|it| {
+                    let text = |key: &str| it[key].as_str().unwrap_or_default().to_owned();
+                    (text("manager"), text("operation"), text("subresource"), it["fieldsV1"].to_string())
+                });
+            }
+            fields.values_mut().for_each(order_by_manager);
+        }
+        Value::Array(items) => items.iter_mut().for_each(order_by_manager),
+        _ => {}
+    }
+}
+
 fn part_of(expected: Option<&Value>, got: Option<&Value>, path: &str, found: &mut Vec<Difference>) {
     match (expected, got) {
         (Some(Value::Object(expected)), Some(Value::Object(got))) => {
@@ -99,6 +118,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn managed_fields_are_ordered_by_their_managers_at_any_depth() {
+        let entry = |manager: &str, operation: &str| json!({"manager": manager, "operation": operation});
+        let object = |entries: &[Value]| json!({"items": [{"metadata": {"managedFields": entries}}]});
+        let (first, second, third) = (entry("a", "Apply"), entry("a", "Update"), entry("b", "Apply"));
+        let mut document = object(&[third.clone(), second.clone(), first.clone()]);
+        order_by_manager(&mut document);
+        assert_eq!(document, object(&[first, second, third]));
+    }
 
     fn differences(expected: Value, got: Value) -> Vec<String> {
         step(&expected, &got).iter().map(Difference::to_string).collect()

@@ -28,7 +28,9 @@ async fn replay(name: &str) {
     let requires = |what: &str| scenario.requires.iter().any(|it| it == what);
     let mode = if requires("rbac") { AuthorizationMode::Rbac } else { AuthorizationMode::AlwaysAllow };
     let accounts = requires("serviceaccount");
-    let client = match external_server::client() {
+    let external = external_server::client();
+    let clock_runs = external.is_some();
+    let client = match external {
         // It authorizes requests or it does not, and the same for accounts of pods.
         Some(_) if requires("rbac") != external_server::authorizes() => return,
         Some(_) if accounts != external_server::gives_accounts() => return,
@@ -42,7 +44,7 @@ async fn replay(name: &str) {
     if requires("auth") && !client.has_token() {
         return;
     }
-    let differences = run::replay(&scenario, client).await;
+    let differences = run::replay(&scenario, client, clock_runs).await;
     let (area, title) = (&scenario.area, &scenario.title);
     assert!(differences.is_empty(), "{name} [{area}] {title}:\n  {}", differences.join("\n  "));
 }

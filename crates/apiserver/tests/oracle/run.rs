@@ -25,6 +25,8 @@ const RETRY_SECONDS: f64 = 15.0;
 struct Run<'a> {
     scenario: &'a Scenario,
     client: Client,
+    /// The server is in real time, so that a scenario may take longer than a second.
+    clock_runs: bool,
     variables: Variables,
     streams: BTreeMap<String, Events>,
     outcomes: Vec<Outcome>,
@@ -32,9 +34,9 @@ struct Run<'a> {
 
 /// Replays a scenario and returns the differences, one per line. Later ones often follow from the
 /// first.
-pub(crate) async fn replay(scenario: &Scenario, client: Client) -> Vec<String> {
-    let mut run =
-        Run { scenario, client, variables: Variables::new(), streams: BTreeMap::new(), outcomes: Vec::new() };
+pub(crate) async fn replay(scenario: &Scenario, client: Client, clock_runs: bool) -> Vec<String> {
+    let (variables, streams, outcomes) = (Variables::new(), BTreeMap::new(), Vec::new());
+    let mut run = Run { scenario, client, clock_runs, variables, streams, outcomes };
     let outcome = run.steps().await;
     run.streams.clear();
     run.clean_up().await;
@@ -162,9 +164,13 @@ impl Run<'_> {
         let selected: Vec<_> = selected.collect();
         let shown = symbols::transcript(&selected, &self.variables.own_names());
         let mut report = Vec::new();
-        for (index, (step, got)) in steps().zip(&shown).enumerate() {
+        for (index, (step, mut got)) in steps().zip(shown).enumerate() {
+            let mut expected = step.expect.clone();
+            if self.clock_runs {
+                [&mut expected, &mut got].into_iter().for_each(compare::order_by_manager);
+            }
             let note = step.note.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
-            for difference in compare::step(&step.expect, got) {
+            for difference in compare::step(&expected, &got) {
                 report.push(format!("step {}{note}: {difference}", index + 1));
             }
         }
