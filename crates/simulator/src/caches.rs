@@ -10,7 +10,7 @@ use crate::index::{
 };
 use crate::object::{JsonObject, Pod};
 use crate::pod_terms::{by_constrained, by_kept_away};
-use crate::selector::{of_budget, of_service, of_workload};
+use crate::selector::{of_budget, of_replication_controller, of_service, of_workload};
 
 /// The name of the service account that each namespace has.
 pub(crate) const ACCOUNT: &str = "default";
@@ -25,6 +25,7 @@ pub(crate) struct Caches {
     pub(crate) leases: CollectionSlot<JsonObject>,
     pub(crate) pods: CollectionSlot<Pod>,
     pub(crate) replica_sets: CollectionSlot<JsonObject>,
+    pub(crate) replication_controllers: CollectionSlot<JsonObject>,
     pub(crate) deployments: CollectionSlot<JsonObject>,
     pub(crate) stateful_sets: CollectionSlot<JsonObject>,
     pub(crate) daemon_sets: CollectionSlot<JsonObject>,
@@ -78,6 +79,11 @@ impl Caches {
                 client,
                 namespaced("apps", "ReplicaSet", "replicasets"),
                 |it| it.index(by_controller()).index(orphans()).index(by_selector(of_workload)),
+            ),
+            replication_controllers: CollectionSlot::new(
+                client,
+                namespaced("", "ReplicationController", "replicationcontrollers"),
+                |it| it.index(by_selector(of_replication_controller)),
             ),
             deployments: CollectionSlot::new(client, namespaced("apps", "Deployment", "deployments"), |it| {
                 it.index(by_selector(of_workload))

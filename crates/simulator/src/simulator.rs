@@ -22,7 +22,7 @@ use crate::jobs::{FinishedJobs, Jobs};
 use crate::kubelet::Kubelet;
 use crate::nodes::{self, Nodes};
 use crate::recorder::Recorder;
-use crate::replicasets::ReplicaSets;
+use crate::replicasets::{ReplicaSet, Replicas, ReplicationController};
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::statefulsets::StatefulSets;
@@ -153,7 +153,10 @@ impl SimulatorBuilder {
         spawn.component(|it| Kubelet::new(&it.caches, &it.recorder, &it.environment, &it.settings));
         if parts.settings.workloads {
             spawn.component(|it| Accounts::new(&it.caches, it.settings.root_certificate.clone()));
-            spawn.component(|it| ReplicaSets::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| Replicas::<ReplicaSet>::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| {
+                Replicas::<ReplicationController>::new(&it.caches, &it.recorder, &it.environment)
+            });
             spawn.component(|it| Deployments::new(&it.caches, &it.recorder, &it.environment));
             spawn.component(|it| StatefulSets::new(&it.caches, &it.recorder, &it.environment));
             spawn.component(|it| DaemonSets::new(&it.caches, &it.recorder, &it.environment));

@@ -12,7 +12,7 @@ use crate::test_cluster::{Kind, TestCluster, TestServer, add, client, key_of};
 
 const PODS: Kind = ("v1", "Pod");
 const SETS: Kind = ("apps/v1", "ReplicaSet");
-const ALL: [&str; 16] = [
+const ALL: [&str; 17] = [
     "cronjob-controller",
     "daemonset-controller",
     "deployment-controller",
@@ -25,6 +25,7 @@ const ALL: [&str; 16] = [
     "persistentvolume-controller",
     "persistentvolume-reclaimer",
     "replicaset-controller",
+    "replicationcontroller-controller",
     "scheduler",
     "serviceaccount-controller",
     "statefulset-controller",

@@ -15,6 +15,7 @@ mod manager_lifecycle;
 mod namespaces;
 mod pod_ends;
 mod refused_writes;
+mod replication_controllers;
 mod scheduling;
 mod simulators;
 mod stale_caches;
