@@ -31,6 +31,8 @@ pub(crate) struct Caches {
     pub(crate) daemon_sets: CollectionSlot<JsonObject>,
     pub(crate) jobs: CollectionSlot<JsonObject>,
     pub(crate) cron_jobs: CollectionSlot<JsonObject>,
+    /// HorizontalPodAutoscalers.
+    pub(crate) autoscalers: CollectionSlot<JsonObject>,
     /// PodDisruptionBudgets.
     pub(crate) budgets: CollectionSlot<JsonObject>,
     /// ControllerRevisions.
@@ -100,6 +102,14 @@ impl Caches {
                 it.index(by_selector(of_workload)).index(by_controller())
             }),
             cron_jobs: CollectionSlot::new(client, namespaced("batch", "CronJob", "cronjobs"), |it| it),
+            autoscalers: CollectionSlot::new(
+                client,
+                ResourceType::namespaced(
+                    Gvk::new("autoscaling", "v2", "HorizontalPodAutoscaler"),
+                    "horizontalpodautoscalers",
+                ),
+                |it| it,
+            ),
             budgets: CollectionSlot::new(
                 client,
                 namespaced("policy", "PodDisruptionBudget", "poddisruptionbudgets"),

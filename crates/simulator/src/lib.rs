@@ -87,6 +87,7 @@ mod daemonsets;
 mod jobs;
 mod cronjobs;
 mod disruptions;
+mod autoscalers;
 mod endpoints;
 mod simulator;
 mod manager;

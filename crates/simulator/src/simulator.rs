@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::accounts::Accounts;
+use crate::autoscalers::Autoscalers;
 use crate::caches::Caches;
 use crate::component::{self, Component};
 use crate::cronjobs::CronJobs;
@@ -139,6 +140,7 @@ impl SimulatorBuilder {
     pub fn start(self) -> Simulator {
         let environment = Arc::new(Environment::new(self.clock, self.seed));
         let parts = Arc::new(Parts {
+            client: self.client.clone(),
             caches: Caches::new(&self.client),
             recorder: Recorder::new(&self.client, &environment),
             environment,
@@ -164,6 +166,7 @@ impl SimulatorBuilder {
             spawn.component(|it| FinishedJobs::new(&it.caches, &it.environment));
             spawn.component(|it| CronJobs::new(&it.caches, &it.recorder, &it.environment));
             spawn.component(|it| Disruptions::new(&it.caches, &it.environment));
+            spawn.component(|it| Autoscalers::new(&it.client, &it.caches, &it.recorder, &it.environment));
             spawn.component(|it| ClaimBinder::new(&it.caches, &it.recorder));
             spawn.component(|it| EphemeralVolumes::new(&it.caches));
             spawn.component(|it| VolumeReclaimer::new(&it.caches, &it.environment));
@@ -176,6 +179,7 @@ impl SimulatorBuilder {
 /// The parts that components are made of.
 #[derive(Debug)]
 struct Parts {
+    client: Client,
     caches: Caches,
     recorder: Recorder,
     environment: Arc<Environment>,

@@ -12,13 +12,14 @@ use crate::test_cluster::{Kind, TestCluster, TestServer, add, client, key_of};
 
 const PODS: Kind = ("v1", "Pod");
 const SETS: Kind = ("apps/v1", "ReplicaSet");
-const ALL: [&str; 17] = [
+const ALL: [&str; 18] = [
     "cronjob-controller",
     "daemonset-controller",
     "deployment-controller",
     "disruption-controller",
     "endpointslice-controller",
     "ephemeral-volume-controller",
+    "horizontal-pod-autoscaler-controller",
     "job-controller",
     "kubelet",
     "nodes",

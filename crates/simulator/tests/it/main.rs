@@ -4,6 +4,7 @@
 
 mod test_cluster;
 mod managed_cluster;
+mod autoscaling;
 mod cron_jobs;
 mod daemon_sets;
 mod disruptions;
