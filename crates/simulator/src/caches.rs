@@ -5,8 +5,8 @@ use dogwatch_core::{FieldSelector, Gvk, ResourceType};
 
 use crate::collection::CollectionSlot;
 use crate::index::{
-    by_class, by_controller, by_label, by_node, by_pending_class, by_selector, by_tracking_job,
-    by_waiting_claim, orphans,
+    by_class, by_controller, by_end, by_label, by_node, by_nomination, by_pending_class, by_selector,
+    by_tracking_job, by_waiting_claim, orphans,
 };
 use crate::object::{JsonObject, Pod};
 use crate::pod_terms::{by_constrained, by_kept_away};
@@ -72,6 +72,8 @@ impl Caches {
                     .index(orphans())
                     .index(by_label())
                     .index(by_node())
+                    .index(by_end())
+                    .index(by_nomination())
                     .index(by_tracking_job())
                     .index(by_waiting_claim())
                     .index(by_kept_away())

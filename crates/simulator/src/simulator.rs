@@ -21,6 +21,7 @@ use crate::environment::{Clock, Environment};
 use crate::health::Health;
 use crate::jobs::{FinishedJobs, Jobs};
 use crate::kubelet::Kubelet;
+use crate::node_lifecycle::{EndedPods, NodeLifecycle, TaintEviction};
 use crate::nodes::{self, Nodes};
 use crate::recorder::Recorder;
 use crate::replicasets::{ReplicaSet, Replicas, ReplicationController};
@@ -167,6 +168,9 @@ impl SimulatorBuilder {
             spawn.component(|it| CronJobs::new(&it.caches, &it.recorder, &it.environment));
             spawn.component(|it| Disruptions::new(&it.caches, &it.environment));
             spawn.component(|it| Autoscalers::new(&it.client, &it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| NodeLifecycle::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| TaintEviction::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| EndedPods::new(&it.caches, it.settings.ended_pods));
             spawn.component(|it| ClaimBinder::new(&it.caches, &it.recorder));
             spawn.component(|it| EphemeralVolumes::new(&it.caches));
             spawn.component(|it| VolumeReclaimer::new(&it.caches, &it.environment));

@@ -14,6 +14,7 @@ mod jobs;
 mod lifecycle;
 mod manager_lifecycle;
 mod namespaces;
+mod node_lifecycle;
 mod pod_ends;
 mod refused_writes;
 mod replication_controllers;
