@@ -16,6 +16,7 @@ mod manager_lifecycle;
 mod namespaces;
 mod node_lifecycle;
 mod pod_ends;
+mod preemption;
 mod refused_writes;
 mod replication_controllers;
 mod scheduling;
