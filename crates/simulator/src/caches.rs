@@ -5,12 +5,12 @@ use dogwatch_core::{FieldSelector, Gvk, ResourceType};
 
 use crate::collection::CollectionSlot;
 use crate::index::{
-    by_class, by_controller, by_label, by_node, by_pending_class, by_selector, by_tracking_job,
-    by_waiting_claim, orphans,
+    by_class, by_controller, by_end, by_label, by_node, by_nomination, by_pending_class, by_selector,
+    by_tracking_job, by_waiting_claim, orphans,
 };
 use crate::object::{JsonObject, Pod};
 use crate::pod_terms::{by_constrained, by_kept_away};
-use crate::selector::{of_budget, of_service, of_workload};
+use crate::selector::{of_budget, of_replication_controller, of_service, of_workload};
 
 /// The name of the service account that each namespace has.
 pub(crate) const ACCOUNT: &str = "default";
@@ -25,11 +25,14 @@ pub(crate) struct Caches {
     pub(crate) leases: CollectionSlot<JsonObject>,
     pub(crate) pods: CollectionSlot<Pod>,
     pub(crate) replica_sets: CollectionSlot<JsonObject>,
+    pub(crate) replication_controllers: CollectionSlot<JsonObject>,
     pub(crate) deployments: CollectionSlot<JsonObject>,
     pub(crate) stateful_sets: CollectionSlot<JsonObject>,
     pub(crate) daemon_sets: CollectionSlot<JsonObject>,
     pub(crate) jobs: CollectionSlot<JsonObject>,
     pub(crate) cron_jobs: CollectionSlot<JsonObject>,
+    /// HorizontalPodAutoscalers.
+    pub(crate) autoscalers: CollectionSlot<JsonObject>,
     /// PodDisruptionBudgets.
     pub(crate) budgets: CollectionSlot<JsonObject>,
     /// ControllerRevisions.
@@ -69,6 +72,8 @@ impl Caches {
                     .index(orphans())
                     .index(by_label())
                     .index(by_node())
+                    .index(by_end())
+                    .index(by_nomination())
                     .index(by_tracking_job())
                     .index(by_waiting_claim())
                     .index(by_kept_away())
@@ -78,6 +83,11 @@ impl Caches {
                 client,
                 namespaced("apps", "ReplicaSet", "replicasets"),
                 |it| it.index(by_controller()).index(orphans()).index(by_selector(of_workload)),
+            ),
+            replication_controllers: CollectionSlot::new(
+                client,
+                namespaced("", "ReplicationController", "replicationcontrollers"),
+                |it| it.index(by_selector(of_replication_controller)),
             ),
             deployments: CollectionSlot::new(client, namespaced("apps", "Deployment", "deployments"), |it| {
                 it.index(by_selector(of_workload))
@@ -94,6 +104,14 @@ impl Caches {
                 it.index(by_selector(of_workload)).index(by_controller())
             }),
             cron_jobs: CollectionSlot::new(client, namespaced("batch", "CronJob", "cronjobs"), |it| it),
+            autoscalers: CollectionSlot::new(
+                client,
+                ResourceType::namespaced(
+                    Gvk::new("autoscaling", "v2", "HorizontalPodAutoscaler"),
+                    "horizontalpodautoscalers",
+                ),
+                |it| it,
+            ),
             budgets: CollectionSlot::new(
                 client,
                 namespaced("policy", "PodDisruptionBudget", "poddisruptionbudgets"),

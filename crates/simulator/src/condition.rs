@@ -14,6 +14,11 @@ pub(crate) fn is_true(object: &Value, kind: &str) -> bool {
     find(object, kind).is_some_and(|it| text(it, "/status") == "True")
 }
 
+/// Returns the status of a condition; empty if there is none.
+pub(crate) fn status<'a>(object: &'a Value, kind: &str) -> &'a str {
+    find(object, kind).map_or("", |it| text(it, "/status"))
+}
+
 /// Sets a condition in a list. Its transition time changes only with its status. Reason and message
 /// may be empty.
 pub(crate) fn set(list: &mut Vec<Value>, kind: &str, status: &str, reason: &str, message: &str, now: &str) {

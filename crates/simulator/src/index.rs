@@ -17,6 +17,11 @@ pub(crate) const ORPHAN: &str = "orphan";
 pub(crate) const LABEL: &str = "label";
 /// Pods by the name of their node, which is empty if they have none.
 pub(crate) const NODE: &str = "node";
+/// Pods without a node that wait for one on which others are deleted for them, under the empty
+/// value.
+pub(crate) const NOMINATED: &str = "nominated";
+/// Pods that have ended, under the empty value.
+pub(crate) const ENDED: &str = "ended";
 /// Pods that wait to be counted, by the key of their Job.
 pub(crate) const TRACKED: &str = "tracked";
 /// Volumes by their storage class, which is empty if they have none.
@@ -54,6 +59,25 @@ pub(crate) fn by_label<T: Payload>() -> Index<T> {
 /// Indexes pods by their node.
 pub(crate) fn by_node() -> Index<Pod> {
     Index::visiting(NODE, |pod: &Pod, found| found(pod.node()))
+}
+
+/// Indexes pods that wait for a node on which others are deleted for them.
+pub(crate) fn by_nomination() -> Index<Pod> {
+    Index::visiting(NOMINATED, |pod: &Pod, found| {
+        let waits = pod.node().is_empty() && pod.is_active();
+        if waits && !text(pod, "/status/nominatedNodeName").is_empty() {
+            found("");
+        }
+    })
+}
+
+/// Indexes pods that have ended.
+pub(crate) fn by_end() -> Index<Pod> {
+    Index::visiting(ENDED, |pod: &Pod, found| {
+        if pod.has_ended {
+            found("");
+        }
+    })
 }
 
 /// Indexes volumes by their storage class.

@@ -8,7 +8,9 @@
 //! ```text
 //! Deployment ─► ReplicaSet ─┬─► Pod ─► (scheduler) ─► (kubelet) ─► Ready ─► EndpointSlice, Endpoints ◄─ Service
 //! StatefulSet, DaemonSet ───┤    ▲
+//! ReplicationController ────┤    │
 //! CronJob ─► Job ───────────┘    └── PersistentVolumeClaim ◄─► PersistentVolume
+//! HorizontalPodAutoscaler ─► replicas of any of them; Node ─► taints ─► evictions
 //! ```
 //!
 //! ```
@@ -75,8 +77,10 @@ mod component;
 mod pauses;
 mod backoff;
 mod finalizers;
+mod pod_disruption;
 mod accounts;
 mod nodes;
+mod node_lifecycle;
 mod volumes;
 mod scheduler;
 mod kubelet;
@@ -87,6 +91,7 @@ mod daemonsets;
 mod jobs;
 mod cronjobs;
 mod disruptions;
+mod autoscalers;
 mod endpoints;
 mod simulator;
 mod manager;

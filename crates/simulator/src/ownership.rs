@@ -114,6 +114,15 @@ pub(crate) fn workloads_of<T: Payload>(
     workloads: &Collection<JsonObject>,
     kind: &'static str,
 ) -> impl Fn(&T) -> Vec<ObjectKey> + Send + Sync + 'static {
+    workloads_selected_by(workloads, kind, of_workload)
+}
+
+/// Like [`workloads_of`], for a kind whose selectors `selector` returns.
+pub(crate) fn workloads_selected_by<T: Payload>(
+    workloads: &Collection<JsonObject>,
+    kind: &'static str,
+    selector: fn(&Value) -> Option<LabelSelector>,
+) -> impl Fn(&T) -> Vec<ObjectKey> + Send + Sync + 'static {
     let workloads = workloads.clone();
     move |object: &T| {
         if controller(object).is_some() {
@@ -121,7 +130,7 @@ pub(crate) fn workloads_of<T: Payload>(
         }
         let header = object.header();
         let candidates = labels(&header).into_iter().flat_map(|it| workloads.found(SELECTOR, &it));
-        let selects = |it: &Arc<JsonObject>| of_workload(it).is_some_and(|it| it.matches(header.labels));
+        let selects = |it: &Arc<JsonObject>| selector(it).is_some_and(|it| it.matches(header.labels));
         candidates.filter(selects).filter_map(|it| it.key()).collect()
     }
 }

@@ -41,9 +41,39 @@ pub(crate) fn parse(text: &str) -> Option<i128> {
     Some(if scaled.checked_rem_euclid(factor)? > 0 { quotient.checked_add(1)? } else { quotient })
 }
 
+/// Returns an amount of thousandths as Kubernetes writes it: without a fraction, and with the
+/// largest decimal suffix.
+pub(crate) fn written(thousandths: i128) -> String {
+    let (mut amount, mut suffix) = (thousandths, "m");
+    for larger in ["", "k", "M", "G", "T", "P", "E"] {
+        if amount % 1000 != 0 || (amount == 0 && suffix.is_empty()) {
+            break;
+        }
+        (amount, suffix) = (amount / 1000, larger);
+    }
+    format!("{amount}{suffix}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_are_written_with_the_largest_suffix() {
+        for (thousandths, expected) in [
+            (0, "0"),
+            (80, "80m"),
+            (1500, "1500m"),
+            (2000, "2"),
+            (1_000_000, "1k"),
+            (104_857_600_000, "104857600"),
+            (5_000_000_000_000, "5G"),
+            (-250, "-250m"),
+        ] {
+            assert_eq!(written(thousandths), expected);
+            assert_eq!(parse(expected), Some(thousandths));
+        }
+    }
 
     #[test]
     fn amounts_are_read_in_thousandths() {

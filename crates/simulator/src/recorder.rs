@@ -40,6 +40,11 @@ impl Event {
     pub(crate) fn warning(reason: &'static str, message: String) -> Self {
         Self { warning: true, reason, message }
     }
+
+    /// Returns true if the type is `Warning`.
+    pub(crate) fn is_warning(&self) -> bool {
+        self.warning
+    }
 }
 
 impl Recorder {

@@ -1,7 +1,10 @@
-//! ReplicaSets: creates and deletes pods to reach the desired number.
+//! Objects that keep a number of equal pods: creates and deletes pods to reach the desired number.
+//! ReplicaSets and ReplicationControllers differ only in their [`ReplicatedKind`].
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::caches::Caches;
-use crate::collection::{Collection, FirstError, Writer};
+use crate::collection::{Collection, CollectionSlot, FirstError, Writer};
 use crate::component::Component;
 use crate::condition;
 use crate::environment::Environment;
@@ -20,26 +23,79 @@ use crate::index::{CONTROLLER, ORPHAN, anchor};
 use crate::json_access::{entries, items, number, text};
 use crate::object::{JsonObject, Pod};
 use crate::owner::{adopt, is_deleting, key_of, release};
-use crate::ownership::workloads_of;
+use crate::ownership::workloads_selected_by;
 use crate::pod_template::new_pod;
 use crate::recorder::{Event, Recorder};
-use crate::selector::{of_labels, of_workload};
+use crate::selector::{of_labels, of_replication_controller, of_workload};
 
-/// The name of the component.
-const NAME: &str = "replicaset-controller";
 const MANAGER: &str = "kube-controller-manager";
 
 /// The largest number of pods that are created at once: `BurstReplicas` in k8s.io/kubernetes
 /// v1.36.4 pkg/controller/replicaset/replica_set.go.
 const BURST: usize = 500;
 
-/// Keeps ReplicaSets at their size.
-#[derive(Debug)]
-pub(crate) struct ReplicaSets {
+/// A kind whose objects keep a number of equal pods.
+pub(crate) trait ReplicatedKind: Send + Sync + 'static {
+    /// The name of the kind.
+    const KIND: &'static str;
+    /// The name of the component.
+    const COMPONENT: &'static str;
+    /// The source of its events.
+    const EVENT_SOURCE: &'static str;
+    /// True if the status has the number of pods that are being deleted.
+    const COUNTS_TERMINATING: bool;
+
+    /// Returns the cache of the kind.
+    fn cache(caches: &Caches) -> &CollectionSlot<JsonObject>;
+
+    /// Returns the selector of an object, if it is valid and not empty.
+    fn selector(object: &Value) -> Option<LabelSelector>;
+}
+
+/// The kind ReplicaSet.
+pub(crate) struct ReplicaSet;
+
+impl ReplicatedKind for ReplicaSet {
+    const KIND: &'static str = "ReplicaSet";
+    const COMPONENT: &'static str = "replicaset-controller";
+    const EVENT_SOURCE: &'static str = "replicaset-controller";
+    const COUNTS_TERMINATING: bool = true;
+
+    fn cache(caches: &Caches) -> &CollectionSlot<JsonObject> {
+        &caches.replica_sets
+    }
+
+    fn selector(object: &Value) -> Option<LabelSelector> {
+        of_workload(object)
+    }
+}
+
+/// The kind ReplicationController, which kube-controller-manager also treats as another form of
+/// ReplicaSet: k8s.io/kubernetes v1.36.4 pkg/controller/replication/conversion.go.
+pub(crate) struct ReplicationController;
+
+impl ReplicatedKind for ReplicationController {
+    const KIND: &'static str = "ReplicationController";
+    const COMPONENT: &'static str = "replicationcontroller-controller";
+    const EVENT_SOURCE: &'static str = "replication-controller";
+    const COUNTS_TERMINATING: bool = false;
+
+    fn cache(caches: &Caches) -> &CollectionSlot<JsonObject> {
+        &caches.replication_controllers
+    }
+
+    fn selector(object: &Value) -> Option<LabelSelector> {
+        of_replication_controller(object)
+    }
+}
+
+/// Keeps the objects of a kind at their size.
+pub(crate) struct Replicas<K> {
     sets: Collection<JsonObject>,
     pods: Collection<Pod>,
     recorder: Recorder,
     environment: Arc<Environment>,
+    kind: PhantomData<K>,
 }
 
 /// The actions for a ReplicaSet.
@@ -55,13 +111,14 @@ struct Plan {
     again: Option<Duration>,
 }
 
-impl ReplicaSets {
+impl<K: ReplicatedKind> Replicas<K> {
     pub(crate) fn new(caches: &Caches, recorder: &Recorder, environment: &Arc<Environment>) -> Self {
         Self {
-            sets: caches.replica_sets.get(),
+            sets: K::cache(caches).get(),
             pods: caches.pods.get(),
             recorder: recorder.clone(),
             environment: Arc::clone(environment),
+            kind: PhantomData,
         }
     }
 
@@ -89,39 +146,43 @@ impl ReplicaSets {
         for _ in 0..plan.create.min(BURST) {
             let created = self.pods.create(new_pod(set, &set["spec"]["template"]), writer).await?;
             let event = Event::normal("SuccessfulCreate", format!("Created pod: {}", created.header().name));
-            self.recorder.record(NAME, set, event).await;
+            self.recorder.record(K::EVENT_SOURCE, set, event).await;
         }
         let mut deletions = FirstError::default();
         for pod in &plan.delete {
             let deleted = self.pods.delete(pod, &DeleteParams::default(), writer).await;
             if deletions.keep(deleted) == Some(true) {
                 let event = Event::normal("SuccessfulDelete", format!("Deleted pod: {}", pod.name()));
-                self.recorder.record(NAME, set, event).await;
+                self.recorder.record(K::EVENT_SOURCE, set, event).await;
             }
         }
         deletions.into_result()
     }
 }
 
-impl Component for ReplicaSets {
-    const NAME: &'static str = NAME;
+impl<K: ReplicatedKind> Component for Replicas<K> {
+    const NAME: &'static str = K::COMPONENT;
 
     /// Returns the controller, which processes the set of a pod, before and after a change; for a
     /// pod without one, the sets whose selector matches.
     fn watch(&self) -> ControllerBuilder<ObjectKey> {
-        let owners = workloads_of::<Pod>(&self.sets, "ReplicaSet");
+        let owners = workloads_selected_by::<Pod>(&self.sets, K::KIND, K::selector);
         Controller::of(&self.sets.informer).watches(&self.pods.informer, owners)
     }
 }
 
-impl Reconciler for ReplicaSets {
+impl<K: ReplicatedKind> Reconciler for Replicas<K> {
     type Error = Error;
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, Error> {
         let Some(set) = self.sets.get(key) else { return Ok(Action::Done) };
-        let Some(selector) = of_workload(&set) else { return Ok(Action::Done) };
+        let Some(selector) = K::selector(&set) else { return Ok(Action::Done) };
         let writer = Writer { manager: MANAGER, context };
-        let plan = decide(&set, &selector, &self.candidates(key, &set, &selector), self.environment.now());
+        let candidates = self.candidates(key, &set, &selector);
+        let mut plan = decide(&set, &selector, &candidates, self.environment.now());
+        if let (false, Some(status)) = (K::COUNTS_TERMINATING, plan.status.as_object_mut()) {
+            status.remove("terminatingReplicas");
+        }
         if !plan.adopt.is_empty() && !self.sets.may_adopt(key, &set).await? {
             // The key comes back when the cache shows what has become of the set.
             return Ok(Action::Done);
@@ -142,6 +203,12 @@ impl Reconciler for ReplicaSets {
             Some(error) => Err(error),
             None => Ok(plan.again.map_or(Action::Done, Action::RequeueAfter)),
         }
+    }
+}
+
+impl<K: ReplicatedKind> fmt::Debug for Replicas<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replicas").field("kind", &K::KIND).finish_non_exhaustive()
     }
 }
 

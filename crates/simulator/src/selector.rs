@@ -32,6 +32,12 @@ pub(crate) fn of_budget(object: &Value) -> Option<LabelSelector> {
     Some(LabelSelector::all_of(terms))
 }
 
+/// Returns the selector of a ReplicationController, which is a map of labels. Returns `None` if it
+/// is not valid, or empty.
+pub(crate) fn of_replication_controller(object: &Value) -> Option<LabelSelector> {
+    of_labels(object, "/spec/selector").filter(|it| !it.is_everything())
+}
+
 /// Returns the selector of a service, if it has one.
 pub(crate) fn of_service(service: &Value) -> Option<LabelSelector> {
     at(service, "/spec/selector")?;
@@ -83,6 +89,21 @@ mod tests {
         ] {
             let found = of_workload(&workload(selector.clone())).is_some_and(|it| selects(&it, &pod));
             assert_eq!(found, expected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn the_selector_of_a_replication_controller_is_a_map_of_labels() {
+        let pod = json!({ "metadata": { "labels": { "app": "web", "tier": "front" } } });
+        for (selector, expected) in [
+            (json!({ "app": "web", "tier": "front" }), true),
+            (json!({ "app": "web", "tier": "back" }), false),
+            (json!({}), false),
+            (json!(null), false),
+        ] {
+            let controller = json!({ "spec": { "selector": selector } });
+            let found = of_replication_controller(&controller).is_some_and(|it| selects(&it, &pod));
+            assert_eq!(found, expected, "{controller}");
         }
     }
 }

@@ -19,8 +19,9 @@ use std::time::Duration;
 pub struct Settings {
     /// The number of nodes, which are called `node-1` and so on. Defaults to 3.
     pub nodes: usize,
-    /// Simulate Deployments, ReplicaSets, services and service accounts too. If false, there are
-    /// only nodes on which pods run, for controllers of your own. Defaults to true.
+    /// Simulate the controllers of kube-controller-manager too: workloads, autoscalers, services,
+    /// volumes, the life of nodes and others. If false, there are only nodes on which pods run, for
+    /// controllers of your own. Defaults to true.
     pub workloads: bool,
     /// The interval at which nodes renew their leases, and become ready again if another client has
     /// reported them as lost. Defaults to `None`: there are no leases. With kube-controller-manager
@@ -36,6 +37,9 @@ pub struct Settings {
     /// The time for which pods run whose restart policy is `Never` or `OnFailure`, such as those of
     /// a Job. Defaults to 2 s.
     pub complete_after: Duration,
+    /// The number of pods that have ended and are kept; of more, the oldest are deleted. Defaults
+    /// to 12,500, as in kube-controller-manager.
+    pub ended_pods: usize,
     /// The certificate in `kube-root-ca.crt` of each namespace. Defaults to `None`: there is no
     /// such object.
     pub root_certificate: Option<String>,
@@ -51,6 +55,7 @@ impl Default for Settings {
             jitter: Duration::ZERO,
             stop_after: Duration::from_millis(500),
             complete_after: Duration::from_secs(2),
+            ended_pods: 12_500,
             root_certificate: None,
         }
     }

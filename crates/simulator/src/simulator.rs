@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::accounts::Accounts;
+use crate::autoscalers::Autoscalers;
 use crate::caches::Caches;
 use crate::component::{self, Component};
 use crate::cronjobs::CronJobs;
@@ -20,9 +21,10 @@ use crate::environment::{Clock, Environment};
 use crate::health::Health;
 use crate::jobs::{FinishedJobs, Jobs};
 use crate::kubelet::Kubelet;
+use crate::node_lifecycle::{EndedPods, NodeLifecycle, TaintEviction};
 use crate::nodes::{self, Nodes};
 use crate::recorder::Recorder;
-use crate::replicasets::ReplicaSets;
+use crate::replicasets::{ReplicaSet, Replicas, ReplicationController};
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::statefulsets::StatefulSets;
@@ -139,6 +141,7 @@ impl SimulatorBuilder {
     pub fn start(self) -> Simulator {
         let environment = Arc::new(Environment::new(self.clock, self.seed));
         let parts = Arc::new(Parts {
+            client: self.client.clone(),
             caches: Caches::new(&self.client),
             recorder: Recorder::new(&self.client, &environment),
             environment,
@@ -153,7 +156,10 @@ impl SimulatorBuilder {
         spawn.component(|it| Kubelet::new(&it.caches, &it.recorder, &it.environment, &it.settings));
         if parts.settings.workloads {
             spawn.component(|it| Accounts::new(&it.caches, it.settings.root_certificate.clone()));
-            spawn.component(|it| ReplicaSets::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| Replicas::<ReplicaSet>::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| {
+                Replicas::<ReplicationController>::new(&it.caches, &it.recorder, &it.environment)
+            });
             spawn.component(|it| Deployments::new(&it.caches, &it.recorder, &it.environment));
             spawn.component(|it| StatefulSets::new(&it.caches, &it.recorder, &it.environment));
             spawn.component(|it| DaemonSets::new(&it.caches, &it.recorder, &it.environment));
@@ -161,6 +167,10 @@ impl SimulatorBuilder {
             spawn.component(|it| FinishedJobs::new(&it.caches, &it.environment));
             spawn.component(|it| CronJobs::new(&it.caches, &it.recorder, &it.environment));
             spawn.component(|it| Disruptions::new(&it.caches, &it.environment));
+            spawn.component(|it| Autoscalers::new(&it.client, &it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| NodeLifecycle::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| TaintEviction::new(&it.caches, &it.recorder, &it.environment));
+            spawn.component(|it| EndedPods::new(&it.caches, it.settings.ended_pods));
             spawn.component(|it| ClaimBinder::new(&it.caches, &it.recorder));
             spawn.component(|it| EphemeralVolumes::new(&it.caches));
             spawn.component(|it| VolumeReclaimer::new(&it.caches, &it.environment));
@@ -173,6 +183,7 @@ impl SimulatorBuilder {
 /// The parts that components are made of.
 #[derive(Debug)]
 struct Parts {
+    client: Client,
     caches: Caches,
     recorder: Recorder,
     environment: Arc<Environment>,

@@ -23,7 +23,7 @@ use crate::int_or_percent::scaled;
 use crate::json_access::{at, number, text};
 use crate::object::{JsonObject, Pod};
 use crate::owner::{controller, is_deleting};
-use crate::selector::of_budget;
+use crate::selector::{of_budget, of_replication_controller, of_workload};
 use status::Expected;
 
 /// Keeps the status of PodDisruptionBudgets.
@@ -32,6 +32,7 @@ pub(crate) struct Disruptions {
     budgets: Collection<JsonObject>,
     pods: Collection<Pod>,
     sets: Collection<JsonObject>,
+    replication_controllers: Collection<JsonObject>,
     deployments: Collection<JsonObject>,
     stateful_sets: Collection<JsonObject>,
     environment: Arc<Environment>,
@@ -43,6 +44,7 @@ impl Disruptions {
             budgets: caches.budgets.get(),
             pods: caches.pods.get(),
             sets: caches.replica_sets.get(),
+            replication_controllers: caches.replication_controllers.get(),
             deployments: caches.deployments.get(),
             stateful_sets: caches.stateful_sets.get(),
             environment: Arc::clone(environment),
@@ -114,6 +116,7 @@ impl Disruptions {
                 }
             }
             "StatefulSet" => find(&self.stateful_sets, owner).and_then(|it| scale(&it)),
+            "ReplicationController" => find(&self.replication_controllers, owner).and_then(|it| scale(&it)),
             _ => None,
         }
     }
@@ -144,9 +147,13 @@ impl Component for Disruptions {
             })
         };
         let (budgets, pods) = (self.budgets.clone(), self.pods.clone());
-        let of_workload = move |workload: &JsonObject| -> Vec<ObjectKey> {
+        let of_resized = move |workload: &JsonObject| -> Vec<ObjectKey> {
             let namespace = workload.header().namespace.unwrap_or_default();
-            let Some(selector) = crate::selector::of_workload(workload) else { return Vec::new() };
+            let selector = match text(workload, "/kind") {
+                "ReplicationController" => of_replication_controller(workload),
+                _ => of_workload(workload),
+            };
+            let Some(selector) = selector else { return Vec::new() };
             // The pods of a workload have the same labels, so one is enough.
             let one = pods.found(LABEL, &anchor(namespace, &selector)).into_iter();
             let one = one.filter(|it| selector.matches(it.header().labels)).take(1);
@@ -154,9 +161,10 @@ impl Component for Disruptions {
         };
         Controller::of(&self.budgets.informer)
             .watches(&self.pods.informer, covering)
-            .watches(Watched::new(&self.deployments.informer).when(resized()), of_workload.clone())
-            .watches(Watched::new(&self.stateful_sets.informer).when(resized()), of_workload.clone())
-            .watches(Watched::new(&self.sets.informer).when(resized()), of_workload)
+            .watches(Watched::new(&self.deployments.informer).when(resized()), of_resized.clone())
+            .watches(Watched::new(&self.stateful_sets.informer).when(resized()), of_resized.clone())
+            .watches(Watched::new(&self.replication_controllers.informer).when(resized()), of_resized.clone())
+            .watches(Watched::new(&self.sets.informer).when(resized()), of_resized)
     }
 }
 

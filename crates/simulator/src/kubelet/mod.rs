@@ -297,10 +297,12 @@ impl Component for Kubelet {
     const NAME: &'static str = NAME;
 
     /// Returns the controller, which processes pods on nodes: one that has changed, and those of a
-    /// node that was created or removed after them.
+    /// node that was created or removed after them, or that becomes ready.
     fn watch(&self) -> ControllerBuilder<ObjectKey> {
         let assigned = Predicate::matching(|pod: &Pod| !pod.node().is_empty());
-        let came_or_went = Predicate::updated(|_: &JsonObject, _: &JsonObject| false);
+        let came_or_went = Predicate::updated(|old: &JsonObject, new: &JsonObject| {
+            condition::status(old, "Ready") != condition::status(new, "Ready")
+        });
         let pods = self.pods.clone();
         let of_node = move |node: &JsonObject| {
             pods.store.index_keys(NODE, node.header().name).expect("indexes are added with the informer")
@@ -335,6 +337,13 @@ impl Reconciler for Kubelet {
             self.forget(key);
             return Ok(Action::Done);
         };
+        // The kubelet of a node that is lost does nothing, and one that is not ready reports no pod
+        // as ready. The pods come back when the node is ready again.
+        match node.as_ref().map_or("", |it| condition::status(it, "Ready")) {
+            "Unknown" => return Ok(Action::Done),
+            "False" if stage == Stage::Refresh => return Ok(Action::Done),
+            _ => {}
+        }
         let (behavior, writer) = (Behavior::read(&pod), Writer { manager: NAME, context });
         if stage == Stage::Start
             && behavior.pull_failures > 0

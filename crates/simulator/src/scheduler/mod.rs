@@ -2,14 +2,15 @@
 //!
 //! It filters by requests, node selector and required node affinity, taints, host ports, volumes,
 //! topology spread, and required affinity and anti-affinity between pods. Of the nodes that are
-//! left, the next one of the round robin gets the pod: preferences are not weighed, and no pod is
-//! preempted.
+//! left, the next one of the round robin gets the pod: preferences are not weighed. If no node has
+//! room, pods of lower priority are preempted.
 //!
 //! The `mod` lines below are in layer order.
 
 mod resources;
 mod affinity;
 mod volume_fit;
+mod preemption;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::caches::Caches;
-use crate::collection::{Collection, Writer, code};
+use crate::collection::{Collection, FirstError, Writer, code};
 use crate::component::Component;
 use crate::condition;
 use crate::environment::Environment;
@@ -37,15 +38,21 @@ use crate::json_access::{flag, items, text};
 use crate::node_fit::{matches_selection, named_nodes, untolerated};
 use crate::object::{JsonObject, Pod, has_ended};
 use crate::owner::is_deleting;
+use crate::pod_disruption::{Cause, disrupt};
 use crate::pod_terms::{CONSTRAINED, is_constrained};
 use crate::recorder::{Event, Recorder};
 use affinity::Constraints;
-use resources::{Amounts, Usage, UsageTracker, requests};
+use preemption::{Nominated, Preemption, may_preempt};
+use resources::{Amounts, Usage, UsageTracker, priority, requests};
 use volume_fit::{Volumes, VolumesOfPod};
 
 /// The name of the component.
 const NAME: &str = "scheduler";
 const MANAGER: &str = "kube-scheduler";
+
+/// The reason that is reported of pods that are deleted for others.
+const PREEMPTED: Cause =
+    ("PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod");
 
 /// The time after which a pod with constraints on others is tried again if the cache does not show
 /// all assigned pods yet.
@@ -58,6 +65,8 @@ pub(crate) struct Scheduler {
     nodes: Collection<JsonObject>,
     /// The volumes of pods, if their claims are bound by the simulator.
     volumes: Option<Volumes>,
+    /// PodDisruptionBudgets, if the simulator keeps their status.
+    budgets: Option<Collection<JsonObject>>,
     usage: Arc<Mutex<Usage>>,
     recorder: Recorder,
     environment: Arc<Environment>,
@@ -71,6 +80,17 @@ struct Needs<'a> {
     requests: Amounts,
     constraints: Constraints,
     volumes: VolumesOfPod,
+    /// The pods whose room it may not have.
+    nominated: Nominated,
+}
+
+/// The change of the node that a pod waits for.
+#[derive(Debug)]
+enum Nomination {
+    Keep,
+    Clear,
+    /// Pods are deleted on this node.
+    Set(Preemption),
 }
 
 impl Scheduler {
@@ -78,12 +98,13 @@ impl Scheduler {
         caches: &Caches,
         recorder: &Recorder,
         environment: &Arc<Environment>,
-        binds_volumes: bool,
+        has_workloads: bool,
     ) -> Self {
         Self {
             pods: caches.pods.get(),
             nodes: caches.nodes.get(),
-            volumes: binds_volumes.then(|| Volumes::new(caches)),
+            volumes: has_workloads.then(|| Volumes::new(caches)),
+            budgets: has_workloads.then(|| caches.budgets.get()),
             usage: Arc::default(),
             recorder: recorder.clone(),
             environment: Arc::clone(environment),
@@ -91,25 +112,60 @@ impl Scheduler {
         }
     }
 
-    /// Reports that there is no node for a pod.
+    /// Reports that there is no node for a pod, and the node that it waits for.
     async fn report(
         &self,
         key: &ObjectKey,
         pod: &Pod,
         message: String,
+        nomination: &Nomination,
         writer: Writer<'_>,
     ) -> Result<(), Error> {
         let now = self.environment.stamp();
         let mut reported = false;
         let report = |it: &mut Value| {
-            reported = is_waiting(it) && unschedulable(it, &message, &now);
-            reported
+            if !is_waiting(it) {
+                return false;
+            }
+            reported = unschedulable(it, &message, &now);
+            let nominated = nominate(it, nomination);
+            reported || nominated
         };
         self.pods.change(key, "status", writer, report).await?;
         if reported {
             self.recorder.record(MANAGER, pod, Event::warning("FailedScheduling", message)).await;
         }
         Ok(())
+    }
+
+    /// Decides whether other pods are deleted for one that no node has room for.
+    fn preempt(&self, needs: &Needs<'_>) -> Nomination {
+        if !may_preempt(needs.pod, &self.pods) {
+            return Nomination::Keep;
+        }
+        let snapshot = self.nodes.store.snapshot();
+        let possible =
+            |it: &&Arc<JsonObject>| excluded(needs, it).is_none() && needs.constraints.violated(it).is_none();
+        let nodes = snapshot.iter().filter(possible).map(|it| -> &Value { it });
+        let objects = (&self.pods, self.budgets.as_ref());
+        let usage = self.usage.lock();
+        let chosen = preemption::choose(needs.pod, &needs.requests, nodes, &usage, &needs.nominated, objects);
+        chosen.map_or(Nomination::Clear, Nomination::Set)
+    }
+
+    /// Deletes the victims of a pod.
+    async fn disrupt(&self, pod: &Pod, preemption: &Preemption, writer: Writer<'_>) -> Result<(), Error> {
+        let (now, mut failed) = (self.environment.stamp(), FirstError::default());
+        for victim in preemption.victims.iter().filter(|it| !it.is_deleting) {
+            let Some(key) = victim.key() else { continue };
+            let disrupted = disrupt(&self.pods, &key, victim, PREEMPTED, &now, writer).await;
+            if failed.keep(disrupted).is_some() {
+                let (uid, node) = (text(pod, "/metadata/uid"), &preemption.node);
+                let event = Event::normal("Preempted", format!("Preempted by pod {uid} on node {node}"));
+                self.recorder.record(MANAGER, victim, event).await;
+            }
+        }
+        failed.into_result()
     }
 
     /// Returns the name of the node for a pod, or the reasons why there is none.
@@ -177,6 +233,7 @@ impl Scheduler {
                         text(&live, "/metadata/uid"),
                         live.node(),
                         requests(&live),
+                        priority(&live),
                         false,
                     );
                 }
@@ -218,6 +275,10 @@ impl Component for Scheduler {
             .watches(Watched::new(&self.pods.informer).when(Predicate::new(came)), move |_: &Pod| {
                 indexed(&by_start, CONSTRAINED, "")
             });
+        let builder = match &self.budgets {
+            None => builder,
+            Some(budgets) => builder.needs(&budgets.informer),
+        };
         match &self.volumes {
             None => builder,
             Some(volumes) => volumes.watch(builder, move |claim: &JsonObject| {
@@ -254,16 +315,22 @@ impl Reconciler for Scheduler {
             Ok(volumes) => volumes,
             Err(reason) => {
                 let message = format!("0/{} nodes are available: {reason}.", self.nodes.store.len());
-                self.report(key, &pod, message, writer).await?;
+                self.report(key, &pod, message, &Nomination::Keep, writer).await?;
                 return Ok(Action::Done);
             }
         };
         let constraints = Constraints::of(&pod, &self.pods, &self.nodes);
-        let needs = Needs { pod: &pod, requests: requests(&pod), constraints, volumes };
+        let nominated = Nominated::before(&pod, &self.pods);
+        let needs = Needs { pod: &pod, requests: requests(&pod), constraints, volumes, nominated };
         let node = match self.choose(&needs) {
             Ok(node) => node,
             Err(message) => {
-                self.report(key, &pod, message, writer).await?;
+                let nomination = self.preempt(&needs);
+                self.report(key, &pod, message, &nomination, writer).await?;
+                if let Nomination::Set(preemption) = &nomination {
+                    // The pod comes back when its victims have left.
+                    self.disrupt(&pod, preemption, writer).await?;
+                }
                 return Ok(Action::Done);
             }
         };
@@ -272,7 +339,7 @@ impl Reconciler for Scheduler {
             volumes.select_node(&needs.volumes, &node, writer).await?;
             return Ok(Action::Done);
         }
-        self.usage.lock().assign(text(&pod, "/metadata/uid"), &node, needs.requests, true);
+        self.usage.lock().assign(text(&pod, "/metadata/uid"), &node, needs.requests, priority(&pod), true);
         self.bind(key, &pod, &node, writer).await
     }
 }
@@ -281,6 +348,21 @@ const NOT_SELECTED: &str = "node(s) didn't match Pod's node affinity/selector";
 
 /// Returns the reason why a pod cannot run on a node, if it cannot.
 fn misfit(needs: &Needs<'_>, node: &Value, usage: &Usage) -> Option<String> {
+    let name = text(node, "/metadata/name");
+    let lack = || match needs.nominated.on(name) {
+        [] => usage.lack(node, &needs.requests),
+        before => {
+            let mut usage = usage.without(name, std::iter::empty());
+            usage.assign_all(name, before);
+            usage.lack(node, &needs.requests)
+        }
+    };
+    excluded(needs, node).or_else(lack).or_else(|| needs.constraints.violated(node).map(str::to_owned))
+}
+
+/// Returns the reason why a pod cannot run on a node even if it were empty, apart from constraints
+/// on other pods.
+fn excluded(needs: &Needs<'_>, node: &Value) -> Option<String> {
     let pod = needs.pod;
     if flag(node, "/spec/unschedulable") && untolerated_unschedulable(pod) {
         return Some("node(s) were unschedulable".to_owned());
@@ -294,10 +376,8 @@ fn misfit(needs: &Needs<'_>, node: &Value, usage: &Usage) -> Option<String> {
     if !condition::is_true(node, "Ready") || is_deleting(node) {
         return Some("node(s) were not ready".to_owned());
     }
-    if needs.volumes.conflict_with(node) {
-        return Some("node(s) didn't match PersistentVolume's node affinity".to_owned());
-    }
-    usage.lack(node, &needs.requests).or_else(|| needs.constraints.violated(node).map(str::to_owned))
+    let conflicts = needs.volumes.conflict_with(node);
+    conflicts.then(|| "node(s) didn't match PersistentVolume's node affinity".to_owned())
 }
 
 /// Returns true if a pod keeps off nodes that are marked as unschedulable.
@@ -325,6 +405,24 @@ fn is_waiting(pod: &Value) -> bool {
         && matches!(text(pod, "/spec/schedulerName"), "" | "default-scheduler")
         && items(pod, "/spec/schedulingGates").is_empty()
         && !has_ended(pod)
+}
+
+/// Sets the node that a pod waits for. Returns true if that changed anything.
+fn nominate(pod: &mut Value, nomination: &Nomination) -> bool {
+    let node = match nomination {
+        Nomination::Keep => return false,
+        Nomination::Clear => "",
+        Nomination::Set(preemption) => &preemption.node,
+    };
+    if text(pod, "/status/nominatedNodeName") == node {
+        return false;
+    }
+    if !node.is_empty() {
+        pod["status"]["nominatedNodeName"] = node.into();
+    } else if let Some(status) = pod["status"].as_object_mut() {
+        status.remove("nominatedNodeName");
+    }
+    true
 }
 
 /// Sets the condition that there is no node for a pod. Returns true if that changed anything.
@@ -358,6 +456,7 @@ mod tests {
             requests: requests(&pod),
             constraints: Constraints::default(),
             volumes: VolumesOfPod::default(),
+            nominated: Nominated::default(),
         };
         misfit(&needs, node, &Usage::default())
     }

@@ -27,32 +27,71 @@ pub(super) struct Usage {
     assumed: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Assigned {
     node: String,
     requests: Amounts,
+    priority: i64,
     is_assumed: bool,
 }
 
 /// The sum of the requests of the pods of a node.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct OnNode {
     requests: Amounts,
     pods: i128,
+    /// The number of pods of each priority.
+    priorities: BTreeMap<i64, usize>,
 }
 
 impl Usage {
     /// Records that a pod has a node, or is about to have it.
-    pub(super) fn assign(&mut self, uid: &str, node: &str, requests: Amounts, is_assumed: bool) {
+    pub(super) fn assign(
+        &mut self,
+        uid: &str,
+        node: &str,
+        requests: Amounts,
+        priority: i64,
+        is_assumed: bool,
+    ) {
         self.remove(uid);
         let on_node = self.nodes.entry(node.to_owned()).or_default();
         on_node.pods = on_node.pods.saturating_add(1);
+        let count = on_node.priorities.entry(priority).or_default();
+        *count = count.saturating_add(1);
         for (name, amount) in &requests {
             let sum = on_node.requests.entry(name.clone()).or_default();
             *sum = sum.saturating_add(*amount);
         }
         self.assumed = self.assumed.saturating_add(usize::from(is_assumed));
-        self.pods.insert(uid.to_owned(), Assigned { node: node.to_owned(), requests, is_assumed });
+        let assigned = Assigned { node: node.to_owned(), requests, priority, is_assumed };
+        self.pods.insert(uid.to_owned(), assigned);
+    }
+
+    /// Records that pods have a node.
+    pub(super) fn assign_all(&mut self, node: &str, pods: &[Arc<Pod>]) {
+        for pod in pods {
+            self.assign(text(pod, "/metadata/uid"), node, requests(pod), priority(pod), false);
+        }
+    }
+
+    /// Returns the usage of one node without some of its pods.
+    pub(super) fn without<'a>(&self, node: &str, uids: impl Iterator<Item = &'a str>) -> Self {
+        let mut rest = Self::default();
+        rest.nodes.extend(self.nodes.get(node).map(|it| (node.to_owned(), it.clone())));
+        for uid in uids {
+            if let Some(known) = self.pods.get(uid).filter(|it| it.node == node) {
+                rest.pods.insert(uid.to_owned(), known.clone());
+                rest.remove(uid);
+            }
+        }
+        rest
+    }
+
+    /// Returns true if a node has a pod of a lower priority.
+    pub(super) fn has_below(&self, node: &str, priority: i64) -> bool {
+        let lowest = self.nodes.get(node).and_then(|it| it.priorities.first_key_value());
+        lowest.is_some_and(|(it, _)| *it < priority)
     }
 
     /// Removes a pod.
@@ -61,6 +100,12 @@ impl Usage {
         self.assumed = self.assumed.saturating_sub(usize::from(known.is_assumed));
         let Some(on_node) = self.nodes.get_mut(&known.node) else { return };
         on_node.pods = on_node.pods.saturating_sub(1);
+        if let Some(count) = on_node.priorities.get_mut(&known.priority) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                on_node.priorities.remove(&known.priority);
+            }
+        }
         for (name, amount) in &known.requests {
             if let Some(sum) = on_node.requests.get_mut(name) {
                 *sum = sum.saturating_sub(*amount);
@@ -97,6 +142,11 @@ impl Usage {
             false => format!("Insufficient {name}"),
         })
     }
+}
+
+/// Returns the priority of a pod.
+pub(super) fn priority(pod: &Value) -> i64 {
+    number(pod, "/spec/priority").unwrap_or(0)
 }
 
 /// Returns the resources that a pod requests: what its containers need at the same time.
@@ -170,7 +220,7 @@ impl EventHandler<Pod> for UsageTracker {
             _ if pod.node().is_empty() => {}
             _ => {
                 let requests = requests(pod);
-                self.0.lock().assign(uid, pod.node(), requests, false);
+                self.0.lock().assign(uid, pod.node(), requests, priority(pod), false);
             }
         }
     }
@@ -203,7 +253,7 @@ mod tests {
         let node = json!({ "metadata": { "name": "a" }, "status": { "allocatable": { "pods": "9" } } });
         let pod = |port: u32, protocol: &str| json!({ "spec": { "containers": [{ "ports": [{ "hostPort": port, "protocol": protocol }] }] } });
         let mut usage = Usage::default();
-        usage.assign("p", "a", requests(&pod(80, "TCP")), false);
+        usage.assign("p", "a", requests(&pod(80, "TCP")), 0, false);
         for (port, protocol, expected) in [(80, "TCP", true), (80, "UDP", false), (81, "TCP", false)] {
             let lack = usage.lack(&node, &requests(&pod(port, protocol)));
             assert_eq!(lack.is_some_and(|it| it.contains("free ports")), expected, "{port} {protocol}");
@@ -216,14 +266,16 @@ mod tests {
             json!({ "metadata": { "name": "a" }, "status": { "allocatable": { "cpu": "2", "pods": "2" } } });
         let cpu = |amount: i128| Amounts::from([("cpu".to_owned(), amount)]);
         let mut usage = Usage::default();
-        usage.assign("p", "a", cpu(1500), true);
+        usage.assign("p", "a", cpu(1500), 0, true);
         assert_eq!((usage.lack(&node, &cpu(500)), usage.is_shown()), (None, false));
         assert_eq!(usage.lack(&node, &cpu(501)).as_deref(), Some("Insufficient cpu"));
         let gpu = Amounts::from([("example.com/gpu".to_owned(), 1000)]);
         assert_eq!(usage.lack(&node, &gpu).as_deref(), Some("Insufficient example.com/gpu"));
-        usage.assign("p", "a", cpu(1000), false);
+        usage.assign("p", "a", cpu(1000), 7, false);
+        assert!(usage.has_below("a", 8) && !usage.has_below("a", 7) && !usage.has_below("b", 8));
+        assert_eq!(usage.without("a", ["p"].into_iter()).lack(&node, &cpu(2000)), None);
         assert_eq!((usage.lack(&node, &cpu(1000)), usage.is_shown()), (None, true));
-        usage.assign("q", "a", Amounts::new(), false);
+        usage.assign("q", "a", Amounts::new(), 0, false);
         assert_eq!(usage.lack(&node, &Amounts::new()).as_deref(), Some("Too many pods"));
         usage.remove("p");
         usage.remove("q");

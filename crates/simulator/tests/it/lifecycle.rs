@@ -12,22 +12,27 @@ use crate::test_cluster::{Kind, TestCluster, TestServer, add, client, key_of};
 
 const PODS: Kind = ("v1", "Pod");
 const SETS: Kind = ("apps/v1", "ReplicaSet");
-const ALL: [&str; 16] = [
+const ALL: [&str; 21] = [
     "cronjob-controller",
     "daemonset-controller",
     "deployment-controller",
     "disruption-controller",
     "endpointslice-controller",
     "ephemeral-volume-controller",
+    "horizontal-pod-autoscaler-controller",
     "job-controller",
     "kubelet",
+    "node-lifecycle-controller",
     "nodes",
     "persistentvolume-controller",
     "persistentvolume-reclaimer",
+    "pod-garbage-collector-controller",
     "replicaset-controller",
+    "replicationcontroller-controller",
     "scheduler",
     "serviceaccount-controller",
     "statefulset-controller",
+    "taint-eviction-controller",
     "ttl-after-finished-controller",
 ];
 

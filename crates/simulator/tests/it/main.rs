@@ -4,6 +4,7 @@
 
 mod test_cluster;
 mod managed_cluster;
+mod autoscaling;
 mod cron_jobs;
 mod daemon_sets;
 mod disruptions;
@@ -13,8 +14,11 @@ mod jobs;
 mod lifecycle;
 mod manager_lifecycle;
 mod namespaces;
+mod node_lifecycle;
 mod pod_ends;
+mod preemption;
 mod refused_writes;
+mod replication_controllers;
 mod scheduling;
 mod simulators;
 mod stale_caches;
