@@ -96,7 +96,8 @@ fn measure(workers: usize, notifier: impl Notify) -> Result<Figures> {
         for _ in 0..TASKS {
             let mut listeners: Vec<_> = (0..LISTENERS).map(|_| notifier.subscribe()).collect();
             let progress = Arc::clone(&progress);
-            // Without tokio's limit of operations for each run of a task, which would split the runs.
+            // Without tokio's limit of operations for each run of a task, which would split the
+            // runs.
             let listening = std::future::poll_fn(move |context| {
                 progress.runs.fetch_add(1, Ordering::Relaxed);
                 // A listener may see a change that began after the others were polled. Every
