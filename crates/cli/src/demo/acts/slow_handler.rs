@@ -96,10 +96,7 @@ async fn report(stage: &Stage, slow: &Received, all: &Received, is_equal: bool) 
         ))
         .await;
     stage.finds(format!("It received {} of {deletions}: deletions are never merged.", slow.deletions)).await;
-    format!(
-        "{changes}, merged to {} for the slow handler; {} of {deletions} delivered",
-        slow.changes, slow.deletions
-    )
+    format!("{changes}, {} after merging; {} of {deletions} delivered", slow.changes, slow.deletions)
 }
 
 /// Makes all the changes. Returns the version of the last one.
