@@ -81,7 +81,7 @@ enum Task {
     /// Let web pages in a real Chromium try to use `dogwatch serve`, and fail if one can.
     #[command(disable_help_flag = true)]
     Browser(programs::Arguments),
-    /// Open the live diagnostics page of a program in a real Chromium, check it, and save
+    /// Open the live page of a program in a real Chromium, check it, and save
     /// screenshots.
     #[command(disable_help_flag = true)]
     LivePage(programs::Arguments),

@@ -4,9 +4,8 @@
 //! flags.
 
 use dogwatch::Error;
-use dogwatch::config::ConfigError;
+use dogwatch::config::{ConfigError, NoCluster};
 use dogwatch::discovery::MapError;
-use dogwatch::transport::TransportErrorKind;
 use dogwatch_apiserver::StartError;
 use dogwatch_proxy::StartError as ProxyError;
 
@@ -18,12 +17,20 @@ use crate::new::NewError;
 #[error("cannot start the API server of the demo")]
 pub(crate) struct PortTaken(#[source] pub(crate) StartError);
 
+/// An error for a demo that cannot serve its live page.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve the live page of the demo on 127.0.0.1:{port}")]
+pub(crate) struct PagePortTaken {
+    pub(crate) port: u16,
+    pub(crate) source: std::io::Error,
+}
+
 /// An error for a view that needs a terminal.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot show the view")]
 pub(crate) struct NoScreen(#[source] pub(crate) Reason);
 
-/// An error of a server that does not offer fault injection, or lacks a rule.
+/// An error of a server that does not offer fault injection, or has no such rule.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FaultApiError {
     /// Our server, without the flag.
@@ -32,13 +39,24 @@ pub(crate) enum FaultApiError {
     /// Another server, such as kube-apiserver.
     #[error("{server} does not accept faults")]
     OtherServer { server: String, source: Reason },
-    #[error("there is no fault {id}")]
+    #[error("there is no rule {id}")]
     NoRule { id: u64 },
 }
 
 /// The hint for a server that does not answer.
 pub(crate) const UNREACHABLE: &str =
     "check that the server runs at this address, or choose another with --context or --server";
+
+/// The hint for the name of a resource that the server does not have.
+const UNKNOWN_RESOURCE: &str = "`kubectl api-resources` lists the resources of the server";
+
+/// The hint for an HTTPS address of an HTTP server. That of the opposite mistake is [`NEEDS_TLS`].
+const NO_TLS: &str = "the server does not speak TLS: use an address with http://";
+
+const NEEDS_TLS: &str = "the server seems to expect TLS: use an address with https://";
+
+/// The answer of Go's HTTPS servers to an HTTP request.
+const HTTP_TO_HTTPS: &str = "Client sent an HTTP request to an HTTPS server";
 
 /// Returns the hint for an error, if there is one beyond the error's own text.
 pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
@@ -51,6 +69,9 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
     if error.is::<PortTaken>() {
         return Some("choose another port with --port, or omit it to use a free one");
     }
+    if error.is::<PagePortTaken>() {
+        return Some("choose another port with --page-port, or omit it to use a free one");
+    }
     if error.is::<NoScreen>() {
         return Some("run it on a terminal, or use `dogwatch watch`, which prints lines");
     }
@@ -60,14 +81,14 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
             FaultApiError::OtherServer { .. } => {
                 "start a server with `dogwatch serve --admin`, and name it with --server or --kubeconfig"
             }
-            FaultApiError::NoRule { .. } => "`dogwatch fault list` shows the faults and their numbers",
+            FaultApiError::NoRule { .. } => "`dogwatch fault list` shows the rules and their numbers",
         });
     }
     if let Some(error) = error.downcast_ref::<NewError>() {
         return Some(error.hint());
     }
     match error.downcast_ref::<MapError>() {
-        Some(MapError::NoMatch(_)) => Some("`kubectl api-resources` lists the resources of the server"),
+        Some(MapError::NoMatch(_)) => Some(UNKNOWN_RESOURCE),
         Some(MapError::Discovery(error)) => on_request(error),
         _ => on_request(error.downcast_ref::<Error>()?),
     }
@@ -83,15 +104,38 @@ pub(crate) fn reported(error: anyhow::Error) -> anyhow::Error {
     }
     match error.downcast_ref() {
         Some(Error::Config(ConfigError::NoCluster(searched))) if searched.contexts.is_empty() => {
-            let mut reasons = searched.looked_at.clone();
-            // The usual reason is a variable that is not set, which every pod has.
-            reasons.extend(searched.no_pod.as_ref().map(|it| match it.ends_with(" is not set") {
-                true => "not in a pod".to_owned(),
-                false => format!("not in a pod: {it}"),
-            }));
-            anyhow::Error::new(Reason::from(reasons.join("; "))).context("no cluster is configured")
+            let reason = Reason::from(without_cluster(searched, is_kubeconfig_set()));
+            anyhow::Error::new(reason).context("no cluster is configured")
         }
         _ => error,
+    }
+}
+
+/// Returns true if the variable KUBECONFIG names files.
+fn is_kubeconfig_set() -> bool {
+    std::env::var_os("KUBECONFIG").is_some_and(|it| !it.is_empty())
+}
+
+/// Describes the search for a cluster. `is_listed` is true if KUBECONFIG names the files.
+fn without_cluster(searched: &NoCluster, is_listed: bool) -> String {
+    // Each is a path with the result in parentheses.
+    let places = searched.looked_at.iter().map(|it| it.strip_suffix(')').unwrap_or(it));
+    let places: Vec<(&str, &str)> = places.map(|it| it.rsplit_once(" (").unwrap_or((it, ""))).collect();
+    let files = match (places.as_slice(), is_listed) {
+        ([], _) => "there is no kubeconfig".to_owned(),
+        ([(file, result)], true) => format!("KUBECONFIG names {file}, which {result}"),
+        ([(file, "does not exist")], false) => format!("there is no kubeconfig {file}"),
+        ([(file, result)], false) => format!("the kubeconfig {file} {result}"),
+        (files, _) => {
+            let files: Vec<_> = files.iter().map(|(file, result)| format!("{file} {result}")).collect();
+            format!("of the files in KUBECONFIG, {}", files.join(", and "))
+        }
+    };
+    match searched.no_pod.as_deref() {
+        None => files,
+        // The usual reason is a variable that is not set, which every pod has.
+        Some(reason) if reason.ends_with(" is not set") => format!("{files}, and this is not a pod"),
+        Some(reason) => format!("{files}, and this is not a pod: {reason}"),
     }
 }
 
@@ -101,17 +145,18 @@ fn on_request(error: &Error) -> Option<&'static str> {
         Error::Config(ConfigError::NoCluster(searched)) if !searched.contexts.is_empty() => {
             Some("choose a context with --context NAME, or a server with --server URL")
         }
-        Error::Config(ConfigError::NoCluster(_)) => {
-            Some("use --kubeconfig FILE or --server URL; or start `dogwatch serve`, or try `dogwatch demo`")
+        Error::Config(ConfigError::NoCluster(_)) => Some(on_no_cluster(is_kubeconfig_set())),
+        Error::Config(ConfigError::Files(_)) => {
+            Some("correct the file, or choose another with --kubeconfig FILE or KUBECONFIG")
         }
-        _ if error.transport() == Some(TransportErrorKind::Tls) && speaks_no_tls(error) => {
-            Some("the server does not speak TLS: use an address with http://")
+        Error::Unreachable { .. } | Error::Unconnectable(_) | Error::AfterRetries(_)
+            if error.transport().is_some() =>
+        {
+            Some(on_connection(&with_causes(error)))
         }
-        _ if error.transport() == Some(TransportErrorKind::Tls) => {
-            Some("set the cluster's authority in the kubeconfig, or use --insecure-skip-tls-verify")
-        }
-        Error::Unreachable { .. } | Error::TimedOut(_) => Some(UNREACHABLE),
+        Error::TimedOut(_) => Some(UNREACHABLE),
         Error::Credentials(_) => Some("log in again, or choose other credentials with --context or --token"),
+        _ if error.is_bad_request() && error.to_string().contains(HTTP_TO_HTTPS) => Some(NEEDS_TLS),
         _ if error.is_unauthorized() => {
             Some("log in again, or choose other credentials with --context or --token")
         }
@@ -122,13 +167,36 @@ fn on_request(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Returns true if the server answered the TLS handshake with something else, as an HTTP server
-/// does.
-fn speaks_no_tls(error: &Error) -> bool {
+/// Formats an error with its causes.
+fn with_causes(error: &Error) -> String {
     let error: &dyn std::error::Error = error;
-    // The name of the variant of `rustls::Error`, which no type on the way keeps.
-    std::iter::successors(Some(error), |it| it.source())
-        .any(|it| it.to_string().contains("InvalidContentType"))
+    let causes = std::iter::successors(Some(error), |it| it.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Returns the hint for a configuration without a cluster.
+fn on_no_cluster(is_listed: bool) -> &'static str {
+    match is_listed {
+        true => "correct KUBECONFIG, or unset it to use ~/.kube/config; or use --server URL",
+        false => "use --kubeconfig FILE or --server URL; or start `dogwatch serve`, or try `dogwatch demo`",
+    }
+}
+
+/// Returns the hint for a connection that failed, from the texts of the error and its causes: those
+/// of the client name what is wrong, and no type on the way keeps it.
+pub(crate) fn on_connection(error: &str) -> &'static str {
+    let has = |part| error.contains(part);
+    match () {
+        () if has(" does not speak TLS") => NO_TLS,
+        () if has(" at http://") && has("the response is not HTTP") => NEEDS_TLS,
+        () if has(" client certificate") => {
+            "choose a user with another certificate, with --context or --kubeconfig"
+        }
+        () if has("the certificate of ") || has("the TLS handshake with ") => {
+            "set the cluster's authority in the kubeconfig, or use --insecure-skip-tls-verify"
+        }
+        () => UNREACHABLE,
+    }
 }
 
 /// Returns the hint for an API server that did not start.
@@ -149,6 +217,10 @@ fn on_proxy(error: &ProxyError) -> Option<&'static str> {
         ProxyError::Exposed { .. } => {
             Some("remove --plain, or listen on this machine only with --bind 127.0.0.1:0")
         }
+        ProxyError::Resource { reason, .. } if reason.contains("cannot reach the API server") => {
+            Some(on_connection(reason))
+        }
+        ProxyError::Resource { reason, .. } if reason.contains("no resource type") => Some(UNKNOWN_RESOURCE),
         _ => None,
     }
 }
@@ -171,18 +243,59 @@ mod tests {
         };
         assert!(hint(&["a"]).contains("--context NAME") && hint(&["a"]).len() <= WIDTH, "{}", hint(&["a"]));
         assert!(hint(&[]).contains("`dogwatch demo`") && hint(&[]).len() <= WIDTH, "{}", hint(&[]));
-        let mut searched = dogwatch::config::NoCluster::default();
-        searched.looked_at = vec!["a (does not exist)".to_owned()];
-        for (reason, expected) in [
-            ("b is not set", "no cluster is configured: a (does not exist); not in a pod"),
-            ("b is odd", "no cluster is configured: a (does not exist); not in a pod: b is odd"),
-        ] {
-            searched.no_pod = Some(reason.to_owned());
-            let error = reported(Error::from(ConfigError::NoCluster(searched.clone())).into());
-            assert_eq!(format!("{error:#}"), expected);
-        }
+        let listed = on_no_cluster(true);
+        assert!(listed.contains("KUBECONFIG") && listed.len() <= WIDTH, "{listed}");
+        let searched = dogwatch::config::NoCluster::default();
+        let error = reported(Error::from(ConfigError::NoCluster(searched)).into());
+        assert_eq!(format!("{error:#}"), "no cluster is configured: there is no kubeconfig");
         let rules = reported(ProxyError::Rules("rules.yaml: line 3: is odd".to_owned()).into());
         assert_eq!(format!("{rules:#}"), "cannot use the rules in rules.yaml: line 3: is odd");
+    }
+
+    #[test]
+    fn the_search_for_a_cluster_is_described_with_its_files_and_the_variable() {
+        let described = |looked_at: &[&str], no_pod: &str, is_listed| {
+            let mut searched = dogwatch::config::NoCluster::default();
+            searched.looked_at = looked_at.iter().map(|it| (*it).to_owned()).collect();
+            searched.no_pod = Some(no_pod.to_owned());
+            without_cluster(&searched, is_listed)
+        };
+        let missing = "/a (b)/c (does not exist)";
+        assert_eq!(
+            described(&[missing], "X is not set", false),
+            "there is no kubeconfig /a (b)/c, and this is not a pod"
+        );
+        assert_eq!(
+            described(&[missing], "X is odd", true),
+            "KUBECONFIG names /a (b)/c, which does not exist, and this is not a pod: X is odd"
+        );
+        assert_eq!(
+            described(&["d (names no cluster)"], "X is not set", false),
+            "the kubeconfig d names no cluster, and this is not a pod"
+        );
+        assert_eq!(
+            described(&["d (names no cluster)", "e (does not exist)"], "X is not set", true),
+            "of the files in KUBECONFIG, d names no cluster, and e does not exist, and this is not a pod"
+        );
+    }
+
+    #[test]
+    fn the_hint_for_a_connection_depends_on_what_the_client_found() {
+        let at = |scheme: &str, why: &str| format!("cannot reach the API server at {scheme}://a/: {why}");
+        for (error, part) in [
+            (at("https", "a does not speak TLS: corrupt"), "with http://"),
+            (at("http", "the response is not HTTP: invalid"), "with https://"),
+            (at("https", "the response is not HTTP: invalid"), "--server"),
+            (at("https", "a rejected the client certificate"), "another certificate"),
+            (at("https", "the certificate of a has expired"), "--insecure-skip-tls-verify"),
+            (at("https", "cannot connect to a: Connection refused"), "--server"),
+        ] {
+            let hint = on_connection(&error);
+            assert!(hint.contains(part) && hint.len() <= WIDTH, "{error}: {hint}");
+        }
+        let message = format!("the server rejected our request: {HTTP_TO_HTTPS:?}");
+        let answered: Error = Status::failure(Reason::BadRequest, &message).into();
+        assert_eq!(on(&anyhow::Error::new(answered)), Some(NEEDS_TLS));
     }
 
     #[test]
@@ -205,6 +318,9 @@ mod tests {
         let source = std::io::ErrorKind::AddrInUse.into();
         let taken = on(&anyhow::Error::new(PortTaken(StartError::Listen { address, source })));
         assert!(taken.is_some_and(|it| it.contains("--port") && !it.contains("--bind")), "{taken:?}");
+        let source = std::io::ErrorKind::AddrInUse.into();
+        let taken = on(&anyhow::Error::new(PagePortTaken { port: 1, source }));
+        assert!(taken.is_some_and(|it| it.contains("--page-port")), "{taken:?}");
         let missing: Error = Status::failure(Reason::NotFound, "no").into();
         assert_eq!(on(&anyhow::Error::new(missing)), None);
     }

@@ -6,14 +6,17 @@
 //! hint:  the next step, if one is known
 //! ```
 //!
-//! Knows errors only as chains of causes; the caller provides the hint. A closed stdout is not a
+//! Knows errors only as chains of causes, of which some need no further ones; the caller provides
+//! the hint. A closed stdout is not a
 //! failure: `dogwatch … | head` exits quietly.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-use crate::display_width::{CUT, cut};
+use dogwatch::transport::TransportError;
+
+use crate::display_width::cut;
 use crate::sanitize::without_controls;
 
 /// The width of a line that is not yet long: a longer one is divided or shortened where that loses
@@ -75,7 +78,7 @@ fn shortened(reasons: &[String]) -> Cow<'_, str> {
     match reasons {
         [only] => only.into(),
         [first, .., last] if is_long("cause", &reasons.join(": ")) && reasons.len() > 2 => {
-            format!("{first}: {CUT}: {last}").into()
+            format!("{first}: {last}").into()
         }
         _ => reasons.join(": ").into(),
     }
@@ -101,12 +104,24 @@ fn texts(error: &anyhow::Error) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for cause in error.chain() {
         let text = on_one_line(&cause.to_string());
+        let is_explained = cause.is::<TransportError>() && is_explanation(&text);
         // Some errors already repeat their cause in their own text.
         if !texts.iter().any(|it| it.contains(&text)) {
             texts.push(text);
         }
+        if is_explained {
+            break;
+        }
     }
     texts
+}
+
+/// Returns true if a text of the client explains a failure of TLS or HTTP in full: its cause is
+/// that of a library, such as `invalid peer certificate: UnknownIssuer`, and says less.
+pub(crate) fn is_explanation(text: &str) -> bool {
+    const PARTS: [&str; 4] =
+        ["the certificate of ", " does not speak TLS", " client certificate", "the response is not HTTP"];
+    PARTS.iter().any(|it| text.contains(it))
 }
 
 /// Joins the lines of a message, such as a list of problems, with `; `. The text may come from a
@@ -133,6 +148,7 @@ mod tests {
     use anyhow::{Context, anyhow};
 
     use super::*;
+    use crate::display_width::CUT;
 
     #[test]
     fn the_error_its_cause_and_the_hint_have_a_line_each() {
@@ -149,7 +165,7 @@ mod tests {
         assert_eq!(lines(&error, None), "error: no cache\ncause: no list: no connection: refused\n");
         let step = "x".repeat(90);
         let error = anyhow!("refused").context(step).context("no list").context("no cache");
-        assert_eq!(lines(&error, None), "error: no cache\ncause: no list: …: refused\n");
+        assert_eq!(lines(&error, None), "error: no cache\ncause: no list: refused\n");
         // Nothing is between two causes, however long they are.
         let (first, last) = ("x".repeat(60), "y".repeat(60));
         let error = anyhow!("{last}").context(first.clone()).context("no cache");

@@ -43,7 +43,7 @@ use tokio::runtime::Builder;
 
 use logging::Detail;
 
-const START: &str = "Start with `dogwatch demo`.";
+const START: &str = "New here? Start with `dogwatch demo`.";
 
 /// Watch Kubernetes clusters, and simulate one to test clients against.
 #[derive(Debug, Parser)]

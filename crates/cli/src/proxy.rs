@@ -28,9 +28,9 @@ own credentials (--kubeconfig, --token), or in the headers of a front proxy.
 
 With --cache, the proxy lists and watches these resources once, as its own
 user, and answers its callers' lists and watches from memory. The API server
-still decides who may read: it reviews each caller, for which the proxy's user
-needs the right to create tokenreviews and subjectaccessreviews. All other
-requests are passed on.
+still decides who may read: the proxy asks it about each caller, for which its
+user needs the right to create tokenreviews and subjectaccessreviews. All other
+requests are passed on; without --cache, every request is.
 
 With --rules, callers see these resources changed: a YAML file with a list of
 rules, read again when it changes. In this example, services with the label
@@ -51,12 +51,12 @@ Examples:
     dogwatch proxy --bind 0.0.0.0:8443 \\
         --tls-cert-file tls.crt --tls-private-key-file tls.key";
 
-/// Forward requests to an API server, sharing its watches.
+/// Forward requests to an API server; with --cache, share watches.
 ///
-/// For clients that cannot reach the API server, that have certificates it does not know, or that
-/// are so many that their watches overload it. Clients use the proxy as their API server, each with
-/// its own credentials. Reads, writes, watches, logs, exec and port-forward are passed on as
-/// streams.
+/// It is for clients that cannot reach the API server, that have certificates it does not know, or
+/// that are so many that their watches overload it (--cache). Clients use the proxy as their API
+/// server, each with its own credentials. Reads, writes, watches, logs, exec and port-forward are
+/// passed on as streams.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -116,12 +116,12 @@ pub(crate) struct Options {
     /// again when it changes.
     #[arg(long, value_name = "FILE", requires = "cache")]
     rules: Option<PathBuf>,
-    /// The time in seconds for which the API server's decisions about a caller are used again for
-    /// new requests. A right that is revoked lasts at most this long for them.
+    /// The time in seconds for which the proxy remembers what the API server has decided about a
+    /// caller. New requests can use a right that was revoked for at most this long.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = number::whole::<u64>(1..=3600))]
     review_ttl: u64,
-    /// The longest time in seconds between two reviews of an open watch, which ends when its caller
-    /// has lost the right; at least --review-ttl.
+    /// The longest time in seconds after which the right of the caller of an open watch is checked
+    /// again; the watch ends if the right is gone. At least --review-ttl.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = number::whole::<u64>(1..=3600))]
     watch_review_ttl: u64,
     /// Serve /livez, /readyz and /metrics on this address, over HTTP.

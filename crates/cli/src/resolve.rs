@@ -14,7 +14,7 @@ use dogwatch::grpc::{
     Topology, Unavailable,
 };
 
-use crate::advice::UNREACHABLE;
+use crate::advice::on_connection;
 use crate::connection::Connection;
 use crate::failure::Reason;
 use crate::printer::Printer;
@@ -240,11 +240,15 @@ fn table(set: &EndpointSet) -> String {
 }
 
 /// Returns the reason as a cause. Of a server that could not be reached, only the first and the
-/// last cause of the failure are left, which have the address and the root.
+/// last cause of the failure are left, which have the address and the root; or, instead of the
+/// root, the explanation of it.
 fn source(reason: &Unavailable) -> Reason {
     let Unavailable::ApiUnreachable(text) = reason else { return reason.to_string().into() };
-    match text.split(": ").collect::<Vec<_>>()[..] {
-        [first, _, .., last] => format!("{first}: {last}").into(),
+    let causes: Vec<_> = text.split(": ").collect();
+    let explained = causes.iter().find(|it| failure::is_explanation(it)).copied();
+    match (causes.as_slice(), explained) {
+        ([first, _, ..], Some(why)) => format!("{first}: {why}").into(),
+        ([first, _, .., last], None) => format!("{first}: {last}").into(),
         _ => text.clone().into(),
     }
 }
@@ -275,7 +279,7 @@ fn hint(target: &Target, reason: &Unavailable) -> String {
             format!("`kubectl describe service {service} -n {namespace}` shows its internal traffic policy")
         }
         Unavailable::NotAddresses(_) | Unavailable::ExternalName(_) => "call that host directly".to_owned(),
-        Unavailable::ApiUnreachable(_) => UNREACHABLE.to_owned(),
+        Unavailable::ApiUnreachable(why) => on_connection(why).to_owned(),
         _ => format!(
             "`kubectl describe service {service} -n {namespace}` shows its selector, which may match no pod"
         ),
@@ -361,6 +365,8 @@ mod tests {
         let shown = |it: &str| source(&Unavailable::ApiUnreachable(it.to_owned())).to_string();
         assert_eq!(shown(text), "cannot reach https://a: connection refused");
         assert_eq!(shown("no: way"), "no: way");
+        let text = "cannot reach https://a: the certificate of a has expired: invalid: Expired";
+        assert_eq!(shown(text), "cannot reach https://a: the certificate of a has expired");
         assert_eq!(source(&Unavailable::NoEndpoints).to_string(), "it has no endpoints");
     }
 

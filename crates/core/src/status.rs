@@ -316,6 +316,8 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.message.is_empty(), self.reason.as_str()) {
             (false, "") => f.write_str(&self.message),
+            // The message of kube-apiserver for a request without valid credentials is its reason.
+            (false, reason) if reason == self.message => f.write_str(reason),
             (false, reason) => write!(f, "{} ({reason})", self.message),
             (true, "") => write!(f, "the server answered with code {}", self.code),
             (true, reason) => f.write_str(reason),

@@ -4,16 +4,21 @@
 import * as format from "./format.js";
 import { drawSparkline, element, fillTable, isLookedAt, keyed, setAttribute, setText, sparkline, table } from "./dom.js";
 import { sinksOf } from "./diagram.js";
+import { explanation } from "./explanations.js";
 
+const INFORMER = ["Objects", "Memory", "Version", "Last event"];
+const CONTROLLER = ["Ready", "Delayed", "In flight", "Failed"];
+const QUEUE = ["Ready", "Delayed", "In flight", "Added"];
+const CHANNEL = ["Ready", "Calls", "In flight", "Failed"];
 const HANDLERS = [["Handler", "name"], ["Backlog", "number"], ["Oldest", "number"], ["Changes", "number"], ["Delivered", "number"], ["Merged", "number"], ["Panics", "number"]];
 const RELISTS = [["When", "time"], ["Reason", "name"], ["Objects", "number"], ["Took", "number"], ["Version", "mono"], ["Message", "text"]];
 const KEYS = [["Key", "mono"], ["State", "name"], ["Time", "number"], ["Attempts", "number"], ["Queued because", "text"]];
 const ENDPOINTS = [["Endpoint", "mono"], ["State", "name"], ["Share", "share"], ["Calls", "number"], ["In flight", "number"], ["Failed", "number"], ["Peak latency", "number"], ["Error", "text"]];
 
-/** A card: a summary with facts and a sparkline, and a body that opens. */
-function card(label, facts, isOpen) {
+/** A card: a summary with facts and a sparkline, and a body that opens. `part` explains the facts. */
+function card(part, label, facts, isOpen) {
   const list = element("dl", { class: "facts" });
-  for (const fact of facts) list.append(element("div", {}, element("dt", {}, fact), element("dd")));
+  for (const fact of facts) list.append(element("div", { title: explanation(part, fact) }, element("dt", {}, fact), element("dd")));
   const title = element("span", { class: "title" }, element("span", { class: "name" }), element("span", { class: "kind" }));
   const pill = element("span", { class: "pill" });
   const trend = element("span", { class: "trend" }, sparkline(label), element("span", { class: "now" }));
@@ -46,10 +51,10 @@ function setMessage(target, text, tone) {
 export function updateInformers(snapshot, rates, series) {
   const container = document.getElementById("informers");
   const create = (informer) => {
-    const created = card("events a second", ["Objects", "Memory", "Version", "Last event"], informer === snapshot.informers[0]);
+    const created = card("informer", "events a second", INFORMER, informer === snapshot.informers[0]);
     created.lastElementChild.append(
       message(), element("p", { class: "line" }),
-      table("Handlers", HANDLERS), table("Lists, newest first", RELISTS),
+      table("handlers", "Handlers", HANDLERS), table("lists", "Lists, newest first", RELISTS),
     );
     return created;
   };
@@ -99,9 +104,8 @@ export function updateQueues(snapshot, rates, series) {
   const container = document.getElementById("queues");
   const sinks = sinksOf(snapshot);
   const create = (sink) => {
-    const facts = sink.controller ? ["Ready", "Delayed", "In flight", "Failed"] : ["Ready", "Delayed", "In flight", "Added"];
-    const created = card(sink.controller ? "reconciles a second" : "keys taken a second", facts, sink === sinks[0]);
-    created.lastElementChild.append(message(), element("p", { class: "line" }), table("Keys in flight and waiting for a retry", KEYS), element("p", { class: "line none", hidden: true }));
+    const created = card("queue", sink.controller ? "reconciles a second" : "keys taken a second", sink.controller ? CONTROLLER : QUEUE, sink === sinks[0]);
+    created.lastElementChild.append(message(), element("p", { class: "line" }), table("keys", "Keys in flight and waiting for a retry", KEYS), element("p", { class: "line none", hidden: true }));
     return created;
   };
   keyed(container, sinks, (it) => it.key, create, (target, sink) => {
@@ -158,8 +162,8 @@ function keyRow(it, controller) {
 export function updateChannels(snapshot, rates, series) {
   const container = document.getElementById("channels");
   const create = (channel) => {
-    const created = card("calls a second", ["Ready", "Calls", "In flight", "Failed"], channel === snapshot.channels[0]);
-    created.lastElementChild.append(message(), table("Endpoints", ENDPOINTS), element("p", { class: "line none", hidden: true }), element("p", { class: "line latency" }));
+    const created = card("channel", "calls a second", CHANNEL, channel === snapshot.channels[0]);
+    created.lastElementChild.append(message(), table("endpoints", "Endpoints", ENDPOINTS), element("p", { class: "line none", hidden: true }), element("p", { class: "line latency" }));
     return created;
   };
   keyed(container, snapshot.channels, (it) => it.id, create, (target, it) => {

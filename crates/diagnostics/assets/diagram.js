@@ -5,6 +5,7 @@
 
 import * as format from "./format.js";
 import { element, keyed, setAttribute, setText, svg } from "./dom.js";
+import { explanation } from "./explanations.js";
 
 const HEADS = ["Server", "Reflector", "Delta queue", "Cache", "Handlers", "Work queue", "Reconciler"];
 /** The most lanes, handlers of a lane and endpoints of a channel that are drawn; the rest is a number. */
@@ -33,7 +34,7 @@ export class Diagram {
   #feeds = new Map();
 
   constructor() {
-    const heads = HEADS.map((title) => element("span", { class: "head", "aria-hidden": "true" }, title));
+    const heads = HEADS.map((title) => element("span", { class: "head", "aria-hidden": "true", title: explanation("pipeline", title) }, title));
     this.#stages.append(...heads, this.#server, this.#lanes, this.#sinks, this.#channels, this.#more);
     setText(this.#server.querySelector(".name"), "API server");
     new ResizeObserver(() => this.#arrange()).observe(this.#root);
@@ -275,7 +276,7 @@ function node(kind, stage, lines = 2) {
   return element(
     "div",
     { class: `node ${kind}` },
-    element("span", { class: "stage" }, stage),
+    element("span", { class: "stage", title: explanation("pipeline", stage) ?? explanation("pipeline", `${stage}s`) }, stage),
     element("span", { class: "name" }),
     element("span", { class: "owner", hidden: true }),
     ...texts,

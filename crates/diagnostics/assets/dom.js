@@ -1,6 +1,7 @@
 // Building and updating elements. Every text goes in as text, never as markup: names, keys and
 // messages come from objects that anyone may have written.
 
+import { explanation } from "./explanations.js";
 import { WINDOW } from "./series.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -102,10 +103,10 @@ export function drawSparkline(chart, samples, text) {
   setAttribute(chart, "aria-label", `${chart.dataset.label}, last minute: now ${text}`);
 }
 
-/** A table with these columns: [title, class]. */
-export function table(caption, columns) {
+/** A table with these columns: [title, class]. Their titles are explained as those of `part`. */
+export function table(part, caption, columns) {
   const head = element("tr");
-  for (const [title, kind] of columns) head.append(element("th", { scope: "col", class: kind }, title));
+  for (const [title, kind] of columns) head.append(element("th", { scope: "col", class: kind, title: explanation(part, title) }, title));
   return element(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },

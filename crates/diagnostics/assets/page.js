@@ -2,6 +2,7 @@
 
 import * as format from "./format.js";
 import { drawSparkline, element, keyed, setAttribute, setText, sparkline } from "./dom.js";
+import { explanation, explanations } from "./explanations.js";
 import { Series } from "./series.js";
 import { Diagram, sinksOf } from "./diagram.js";
 import { updateChannels, updateInformers, updateQueues } from "./details.js";
@@ -22,7 +23,7 @@ function update(snapshot) {
   // For tests of the page: each snapshot is another one.
   setAttribute(document.body, "data-snapshot", snapshot.time_ms);
   setText(document.getElementById("program"), snapshot.program.name);
-  document.title = `${snapshot.program.name} · dogwatch diagnostics`;
+  document.title = `${snapshot.program.name} · dogwatch live page`;
   updateTotals(snapshot, rates);
   series.end();
   updateActions(snapshot.actions);
@@ -99,7 +100,7 @@ function updateTotals(snapshot, rates) {
     totals.push(["Calls", format.rate(calls), null, ["calls", calls, "gauge"]]);
   }
   const create = ([title, , , trend]) =>
-    element("li", {}, element("span", { class: "label" }, title), element("span", { class: "big" }), trend ? sparkline(title) : element("span", { class: "note" }));
+    element("li", {}, element("span", { class: "label", title: explanation("totals", title) }, title), element("span", { class: "big" }), trend ? sparkline(title) : element("span", { class: "note" }));
   keyed(document.getElementById("totals"), totals, ([title]) => title, create, (tile, [, text, tone, trend, note]) => {
     setText(tile.querySelector(".big"), text);
     setAttribute(tile.querySelector(".big"), "data-tone", tone);
@@ -113,7 +114,7 @@ function updateTotals(snapshot, rates) {
   });
 }
 
-/** How often the watches and the lists of all informers began anew. */
+/** How often the watches of all informers were cut, and how often they listed again. */
 function interruptions(informers) {
   const total = (value) => informers.reduce((sum, it) => sum + value(it), 0);
   return `${format.plural(total((it) => it.watch.interrupted), "cut")}, ${format.plural(total((it) => it.relists), "relist")}`;
@@ -135,14 +136,16 @@ async function run(action) {
   const report = (text, tone) => {
     setAttribute(outcome, "hidden", null);
     setAttribute(outcome, "data-tone", tone);
-    setText(outcome, text);
+    // With the time, so that the same outcome of another click is seen.
+    setText(outcome, `${format.clock(Date.now())} ${action.name}: ${text}`);
   };
   try {
     const response = await fetch(`actions/${action.id}`, { method: "POST" });
     const text = (await response.text()).trim();
-    report(response.ok ? `${action.name}: done at ${format.clock(Date.now())}` : `${action.name}: ${text}`, response.ok ? "ok" : "bad");
+    // Accepted means that the action has not ended yet.
+    report(text, !response.ok ? "bad" : response.status === 202 ? "wait" : "ok");
   } catch {
-    report(`${action.name}: the program cannot be reached`, "bad");
+    report("the program cannot be reached", "bad");
   }
 }
 
@@ -206,6 +209,16 @@ function setUpTheme() {
   apply();
 }
 
+function setUpLegend() {
+  const legend = document.getElementById("legend-parts");
+  for (const [title, labels] of explanations()) {
+    const list = element("dl");
+    for (const [label, text] of labels) list.append(element("div", {}, element("dt", {}, label), element("dd", {}, text)));
+    legend.append(element("section", {}, element("h3", {}, title), list));
+  }
+}
+
 setUpTheme();
+setUpLegend();
 setInterval(updateLink, 500);
 connect();

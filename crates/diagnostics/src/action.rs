@@ -4,25 +4,48 @@ use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dogwatch_core::ErrorChain;
 use futures_core::future::BoxFuture;
 
-/// The result of an action: nothing, or an error that the page shows.
+/// The result of an action: a text that says what was done, or an error. The page shows either.
 ///
-/// Implemented for `()` and for `Result<(), E>` with any error that can be boxed.
+/// Implemented for texts, for `()`, which is shown as "done", and for a `Result` of these with any
+/// error that can be boxed.
 pub trait ActionResult {
-    /// Returns the error as a text, if there is one.
-    fn into_error(self) -> Option<String>;
+    /// Returns what the page shows.
+    ///
+    /// # Errors
+    /// Returns the text of the error, with its causes, if the action failed.
+    fn into_text(self) -> Result<String, String>;
 }
 
 impl ActionResult for () {
-    fn into_error(self) -> Option<String> {
-        None
+    fn into_text(self) -> Result<String, String> {
+        Ok("done".to_owned())
     }
 }
 
-impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> ActionResult for Result<(), E> {
-    fn into_error(self) -> Option<String> {
-        self.err().map(|it| it.into().to_string())
+impl ActionResult for String {
+    fn into_text(self) -> Result<String, String> {
+        Ok(self)
+    }
+}
+
+impl ActionResult for &'static str {
+    fn into_text(self) -> Result<String, String> {
+        Ok(self.to_owned())
+    }
+}
+
+impl<T: ActionResult, E: Into<Box<dyn std::error::Error + Send + Sync>>> ActionResult for Result<T, E> {
+    fn into_text(self) -> Result<String, String> {
+        match self {
+            Ok(done) => done.into_text(),
+            Err(error) => {
+                let error: Box<dyn std::error::Error + Send + Sync> = error.into();
+                Err(ErrorChain(&*error).to_string())
+            }
+        }
     }
 }
 
@@ -30,7 +53,7 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> ActionResult for Result<
 pub(crate) struct Action {
     pub(crate) name: String,
     is_running: AtomicBool,
-    run: Box<dyn Fn() -> BoxFuture<'static, Option<String>> + Send + Sync>,
+    run: Box<dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync>,
 }
 
 impl Action {
@@ -38,9 +61,9 @@ impl Action {
     where
         F: Future<Output: ActionResult> + Send + 'static,
     {
-        let run = Box::new(move || -> BoxFuture<'static, Option<String>> {
+        let run = Box::new(move || -> BoxFuture<'static, Result<String, String>> {
             let running = run();
-            Box::pin(async move { running.await.into_error() })
+            Box::pin(async move { running.await.into_text() })
         });
         Self { name, is_running: AtomicBool::new(false), run }
     }
@@ -49,14 +72,15 @@ impl Action {
         self.is_running.load(Ordering::Relaxed)
     }
 
-    /// Runs the action and returns its error. Returns `None` at once if it is already running.
-    pub(crate) async fn run(&self) -> Option<Result<(), String>> {
+    /// Runs the action and returns its text or its error. Returns `None` at once if it is already
+    /// running.
+    pub(crate) async fn run(&self) -> Option<Result<String, String>> {
         if self.is_running.swap(true, Ordering::Relaxed) {
             return None;
         }
         // Also if the future is dropped, or the action panics.
         let _running = Running(&self.is_running);
-        Some((self.run)().await.map_or(Ok(()), Err))
+        Some((self.run)().await)
     }
 }
 
@@ -98,12 +122,29 @@ mod tests {
         }
         assert!(!action.is_running());
         go.notify_one();
-        assert_eq!(action.run().await, Some(Ok(())));
+        assert_eq!(action.run().await, Some(Ok("done".to_owned())));
     }
 
     #[tokio::test]
-    async fn the_error_of_an_action_is_a_text() {
+    async fn an_action_says_what_it_did_or_why_it_failed() {
+        let action = Action::new("delete".to_owned(), || async { "pod a was deleted" });
+        assert_eq!(action.run().await, Some(Ok("pod a was deleted".to_owned())));
+        let action =
+            Action::new("count".to_owned(), || async { Ok::<_, std::io::Error>(format!("{} pods", 2)) });
+        assert_eq!(action.run().await, Some(Ok("2 pods".to_owned())));
         let action = Action::new("fail".to_owned(), || async { Err::<(), _>("no server") });
         assert_eq!(action.run().await, Some(Err("no server".to_owned())));
+    }
+
+    #[test]
+    fn an_error_is_shown_with_its_causes() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot delete the pod")]
+        struct Failed(#[source] std::io::Error);
+        let failed = Failed(std::io::ErrorKind::ConnectionRefused.into());
+        assert_eq!(
+            Err::<(), _>(failed).into_text(),
+            Err("cannot delete the pod: connection refused".to_owned())
+        );
     }
 }

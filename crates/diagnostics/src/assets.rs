@@ -13,7 +13,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
 /// The files by path.
-const ASSETS: [(&str, &str, &str); 9] = [
+const ASSETS: [(&str, &str, &str); 10] = [
     ("/", HTML, include_str!("../assets/page.html")),
     ("/page.css", CSS, include_str!("../assets/page.css")),
     ("/page.js", SCRIPT, include_str!("../assets/page.js")),
@@ -22,6 +22,7 @@ const ASSETS: [(&str, &str, &str); 9] = [
     ("/series.js", SCRIPT, include_str!("../assets/series.js")),
     ("/diagram.js", SCRIPT, include_str!("../assets/diagram.js")),
     ("/details.js", SCRIPT, include_str!("../assets/details.js")),
+    ("/explanations.js", SCRIPT, include_str!("../assets/explanations.js")),
     ("/icon.svg", SVG, include_str!("../assets/icon.svg")),
 ];
 
@@ -46,6 +47,47 @@ mod tests {
             for inline in [" style=", " onclick=", "<style", "<script>"] {
                 assert!(!text.contains(inline), "{path} contains {inline}, which the policy blocks");
             }
+        }
+    }
+
+    /// Returns the labels of a list in a script: the first text in each of its brackets, or each
+    /// text of a list without inner ones.
+    fn labels<'a>(script: &'a str, list: &str) -> Vec<&'a str> {
+        let list = format!("const {list} = [");
+        let line = script.lines().find_map(|it| it.strip_prefix(&list)).expect("the list is in the script");
+        let texts = line.split('"').skip(1).step_by(2);
+        if line.starts_with('[') { texts.step_by(2).collect() } else { texts.collect() }
+    }
+
+    #[test]
+    fn every_label_is_explained() {
+        let file = |path| asset(path).expect("it is served").text;
+        let (details, explanations) = (file("/details.js"), file("/explanations.js"));
+        let totals = file("/page.js").split("totals.push([\"").skip(1);
+        let totals = totals.filter_map(|it| it.split('"').next());
+        let mut shown: Vec<(&str, &str)> = totals.map(|it| ("totals", it)).collect();
+        shown.extend(labels(file("/diagram.js"), "HEADS").into_iter().map(|it| ("pipeline", it)));
+        for (part, list) in [
+            ("informer", "INFORMER"),
+            ("queue", "CONTROLLER"),
+            ("queue", "QUEUE"),
+            ("channel", "CHANNEL"),
+            ("handlers", "HANDLERS"),
+            ("lists", "RELISTS"),
+            ("keys", "KEYS"),
+            ("endpoints", "ENDPOINTS"),
+        ] {
+            shown.extend(labels(details, list).into_iter().map(|it| (part, it)));
+        }
+        assert!(shown.len() > 40, "{shown:?}");
+        for (part, label) in shown {
+            let of_part =
+                explanations.split_once(&format!("[\"{part}\", ")).expect("each part is explained").1;
+            let of_part = of_part.split("}],").next().unwrap_or_default();
+            assert!(
+                of_part.contains(&format!("\n    \"{label}\": \"")),
+                "{label} of {part} is not explained"
+            );
         }
     }
 

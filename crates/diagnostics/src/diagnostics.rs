@@ -68,7 +68,7 @@ pub struct Served {
 pub enum ServeError {
     /// The address is not on this machine's loopback, and [`Diagnostics::allow_remote`] is not set.
     #[error(
-        "the diagnostics page has no login and is served on loopback only, not at {address}: use 127.0.0.1, or \
+        "the live page has no login and is served on loopback only, not at {address}: use 127.0.0.1, or \
          `Diagnostics::allow_remote`"
     )]
     NotLoopback {
@@ -76,7 +76,7 @@ pub enum ServeError {
         address: SocketAddr,
     },
     /// The address cannot be resolved or bound.
-    #[error("cannot listen on the address of the diagnostics page")]
+    #[error("cannot listen on the address of the live page")]
     Bind(#[source] io::Error),
 }
 
@@ -154,8 +154,8 @@ impl Diagnostics {
         self.sources.add_channel(&name.into(), channel.monitor());
     }
 
-    /// Adds a button that runs this function. It returns nothing or a `Result<(), E>`, whose error
-    /// the page shows.
+    /// Adds a button that runs this function. The page shows what the function returns: a text that
+    /// says what was done, nothing, which is shown as "done", or a `Result` of these with an error.
     ///
     /// Only the page itself can run it, and only once at a time. It ends with the page, and
     /// otherwise runs to its end, even if the browser goes away. Buttons stay as long as the page:
@@ -186,7 +186,7 @@ impl Diagnostics {
         let listener = TcpListener::bind(&*addresses).await.map_err(ServeError::Bind)?;
         let address = listener.local_addr().map_err(ServeError::Bind)?;
         let serving = server::serve(listener, Arc::clone(&self.sources), self.names.clone());
-        tracing::info!(%address, "serving the diagnostics page");
+        tracing::info!(%address, "serving the live page");
         Ok(Served { address, task: tokio::spawn(serving) })
     }
 }

@@ -67,7 +67,7 @@ async fn accept(listener: TcpListener, service: Arc<PageService>) {
                     open.push_back((connections.spawn(connection), activity));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the diagnostics page cannot accept a connection");
+                    tracing::warn!(%error, "the live page cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -108,7 +108,7 @@ async fn run_actions(mut requested: mpsc::Receiver<Requested>) {
             Some(_) = running.join_next() => {}
             Some((action, outcome)) = requested.recv(), if running.len() < MAX_ACTIONS => {
                 running.spawn(async move {
-                    tracing::info!(action = action.name, "an action of the diagnostics page was requested");
+                    tracing::info!(action = action.name, "an action of the live page was requested");
                     // Fails if the browser does not wait any more.
                     let _ = outcome.send(action.run().await);
                 });

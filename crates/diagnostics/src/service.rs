@@ -42,7 +42,7 @@ const HEADERS: [(HeaderName, HeaderValue); 6] = [
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// An action that was requested, and the sender of its outcome.
-pub(crate) type Requested = (Arc<Action>, tokio::sync::oneshot::Sender<Option<Result<(), String>>>);
+pub(crate) type Requested = (Arc<Action>, tokio::sync::oneshot::Sender<Option<Result<String, String>>>);
 
 /// Answers requests.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl PageService {
             return text(StatusCode::SERVICE_UNAVAILABLE, "too many actions are running\n");
         }
         match tokio::time::timeout(ACTION_WAIT, outcome).await {
-            Ok(Ok(Some(Ok(())))) => text(StatusCode::OK, "done\n"),
+            Ok(Ok(Some(Ok(done)))) => text(StatusCode::OK, crate::document::bounded(&done) + "\n"),
             Ok(Ok(Some(Err(error)))) => {
                 text(StatusCode::INTERNAL_SERVER_ERROR, crate::document::bounded(&error))
             }

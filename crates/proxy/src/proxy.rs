@@ -248,10 +248,8 @@ async fn collections(
     let mut collections = HashMap::new();
     for word in words {
         let failed = |reason: String| StartError::Resource { resource: word.clone(), reason };
-        let found = mapper.resolve(word).await.map_err(|error| {
-            let cause = std::error::Error::source(&error).map(|it| format!(": {it}")).unwrap_or_default();
-            failed(format!("{error}{cause}"))
-        })?;
+        let found = mapper.resolve(word).await;
+        let found = found.map_err(|error| failed(dogwatch_core::ErrorChain(&error).to_string()))?;
         let served: &ServedResource = &found.resource;
         if !served.supports_all(&["list", "watch"]) {
             return Err(failed("it cannot be listed and watched".to_owned()));

@@ -44,7 +44,7 @@ enum Task {
     E2e(e2e::Options),
     /// Let web pages in a real Chromium try to use `dogwatch serve`, and fail if one can.
     Browser(browser::Options),
-    /// Open the live diagnostics page of a program in a real Chromium, check it, and save
+    /// Open the live page of a program in a real Chromium, check it, and save
     /// screenshots.
     LivePage(live_page::Options),
     /// Let kube-rs, client-go and our client follow a server with injected faults, and compare

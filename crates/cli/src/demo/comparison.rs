@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::scene::Scene;
-use super::stage::{Ink, Look, counted};
+use super::stage::{Ink, Look};
 use super::tap::{PodEvent, Tap};
 use super::waiting::until;
 use super::workload;
@@ -21,7 +21,7 @@ const SHORT_SETTLE_TIME: Duration = Duration::from_secs(1);
 pub(super) struct Comparison {
     events: usize,
     deletions: usize,
-    /// The number of events that no client could receive.
+    /// The number of the events that expired before any client could receive them.
     expired: usize,
     informer: Missed,
     watch_once: Missed,
@@ -68,9 +68,9 @@ impl Comparison {
             events: truth.events.len(),
             deletions: truth.deletions.len(),
             expired: scene.expired.len(),
-            informer: informer.missed(&truth, &scene.expired),
-            watch_once: Knowledge::of(&scene.watch_once.tap).missed(&truth, &scene.expired),
-            watch_again: Knowledge::of(&scene.watch_again.tap).missed(&truth, &scene.expired),
+            informer: informer.missed(&truth),
+            watch_once: Knowledge::of(&scene.watch_once.tap).missed(&truth),
+            watch_again: Knowledge::of(&scene.watch_again.tap).missed(&truth),
         })
     }
 
@@ -86,24 +86,20 @@ impl Comparison {
         };
         row("", ["informer", "watch once", "watch again"].map(str::to_owned), Ink::Faint);
         let clients = [self.informer, self.watch_once, self.watch_again];
-        row("pods missing or left over", clients.map(|it| it.wrong_pods.to_string()), Ink::Plain);
+        row("pods missing, outdated or gone", clients.map(|it| it.wrong_pods.to_string()), Ink::Plain);
         row("deletions that went unnoticed", clients.map(|it| it.deletions.to_string()), Ink::Plain);
-        row("events that were lost", clients.map(|it| it.events.to_string()), Ink::Plain);
-        let counts = format!(
-            "There were {} about pods, {} of them deletions.",
-            counted(self.events, "event"),
-            self.deletions
-        );
+        row("events that never arrived", clients.map(|it| it.events.to_string()), Ink::Plain);
+        let counts = format!("Events about pods: {}, {} of them deletions.", self.events, self.deletions);
         let expired = format!(
-            "Not among them: {} that expired in act 3, which no client can receive.",
-            counted(self.expired, "event")
+            "{} expired in act 3: no client received them, but the informer listed again.",
+            self.expired
         );
         for line in [
+            "informer:    resumes its watch; if it cannot, it lists and reports differences",
+            "watch once:  lists, watches, and ends with its watch, like kubectl get -w",
+            "watch again: lists once, and opens each further watch without a version",
             counts.as_str(),
             expired.as_str(),
-            "informer:    lists again when events have expired, and reports differences",
-            "watch once:  lists, watches, and ends with its watch, like kubectl get -w",
-            "watch again: lists, watches, and watches again, without keeping a version",
         ] {
             let _ = writeln!(text, "  {}", look.paint(Ink::Faint, line));
         }
@@ -118,12 +114,11 @@ impl Knowledge {
         Self { events, deletions, pods: tap.pods() }
     }
 
-    /// Returns the difference to the reference. Events of `expired` could not be received by any
-    /// client.
-    fn missed(&self, truth: &Self, expired: &BTreeSet<PodEvent>) -> Missed {
+    /// Returns the difference to the reference.
+    fn missed(&self, truth: &Self) -> Missed {
         let names: BTreeSet<&String> = self.pods.keys().chain(truth.pods.keys()).collect();
         Missed {
-            events: truth.events.difference(&self.events).filter(|it| !expired.contains(it)).count(),
+            events: truth.events.difference(&self.events).count(),
             deletions: truth.deletions.difference(&self.deletions).count(),
             wrong_pods: names.iter().filter(|it| self.pods.get(**it) != truth.pods.get(**it)).count(),
         }
@@ -157,10 +152,9 @@ mod tests {
             &[(1, "a", false), (2, "b", false), (3, "a", false), (4, "c", true)],
             &[("a", 3), ("b", 2)],
         );
-        let expired = truth.events.iter().filter(|it| it.version == 4).cloned().collect();
         let client = knowledge(&[(1, "a", false)], &[("a", 1), ("c", 1)]);
-        assert_eq!(client.missed(&truth, &expired), Missed { events: 2, deletions: 1, wrong_pods: 3 });
-        assert_eq!(truth.missed(&truth, &expired), Missed { events: 0, deletions: 0, wrong_pods: 0 });
+        assert_eq!(client.missed(&truth), Missed { events: 3, deletions: 1, wrong_pods: 3 });
+        assert_eq!(truth.missed(&truth), Missed { events: 0, deletions: 0, wrong_pods: 0 });
     }
 
     #[test]
@@ -176,7 +170,7 @@ mod tests {
         };
         let text = comparison.text(Look::default());
         assert!(
-            text.contains("  events that were lost                       4           100            20\n")
+            text.contains("  events that never arrived                   4           100            20\n")
         );
         assert!(text.lines().all(|it| it.len() <= 80), "{text}");
     }

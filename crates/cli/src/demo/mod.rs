@@ -15,6 +15,8 @@ mod wrapping;
 mod stage;
 mod waiting;
 mod connect;
+mod versions;
+mod kill_switch;
 mod tap;
 mod tapped_pods;
 mod naive_client;
@@ -65,38 +67,39 @@ const COMPARABLE_AFTER: usize = 3;
 ///
 /// It needs no cluster: it starts an API server with simulated nodes. In each act it makes
 /// something happen, and prints what it measured. The acts: (1) an informer lists and watches pods;
-/// (2) its connection is cut; (3) the history of the server expires; (4) the leader of two
-/// controllers is killed; (5) pods are replaced during gRPC calls; (6) a handler is slow. A table
-/// at the end compares the informer with two clients that list and watch without one.
+/// (2) its connection is cut; (3) the server drops its history, so that no watch can resume; (4)
+/// two replicas of a controller run, and the leader is killed; (5) pods are replaced during gRPC
+/// calls; (6) a handler is slow. A table at the end compares the informer with two clients that
+/// list and watch without one.
 ///
-/// The story takes about half a minute on a terminal. Then the cluster keeps running until Ctrl-C.
-/// Meanwhile look around, and change what you like: in a browser at the printed address of the live
-/// page, or with
+/// The acts take about half a minute on a terminal. Then the cluster keeps running until Ctrl-C. At
+/// any time you can look around, and change what you like: on the live page, whose address is
+/// printed, or with
 ///
 /// kubectl --server URL get pods --all-namespaces --watch
 ///
-/// An act that cannot finish because of a change says so, and the story goes on.
+/// An act that cannot finish because of a change says so, and the demo goes on.
 ///
 /// Output: a line that begins with "ACT" opens an act, and the next one says what it is about. The
 /// lines of an act begin with the seconds since the start; "> " marks what the demo does, and the
 /// rest is what it measured. On a pipe or file the text is the same, one fact per line, without
 /// colours and without pauses for reading. NO_COLOR and TERM=dumb turn colours off.
 ///
-/// With a connection flag, such as --server or --kubeconfig, there is no story: it prints the
+/// With a connection flag, such as --server or --kubeconfig, there are no acts: it prints the
 /// resource types of that server, counts the objects of common ones, and changes nothing there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Stop after this many seconds; a story that is not over ends with a summary. By default it
-    /// runs until Ctrl-C.
+    /// Stop after this many seconds, if need be in the middle of an act, with a summary. By default
+    /// it runs until Ctrl-C.
     #[arg(long, value_name = "N", value_parser = number::whole::<u64>(1..=u64::MAX), conflicts_with = "connection")]
     seconds: Option<u64>,
-    /// Print only the headlines, the summary and the closing table.
+    /// Print only the titles of the acts, the summary and the closing table.
     #[arg(short, long, conflicts_with = "connection")]
     quiet: bool,
-    /// The port of the API server, on 127.0.0.1. By default a free one.
+    /// The port of the API server, on 127.0.0.1. By default a free one is chosen.
     #[arg(long, value_name = "P", value_parser = number::port(), conflicts_with = "connection")]
     port: Option<u16>,
-    /// The port of the live page, on 127.0.0.1. By default a free one.
+    /// The port of the live page, on 127.0.0.1. By default a free one is chosen.
     #[arg(long, value_name = "P", value_parser = number::port(), conflicts_with = "connection")]
     page_port: Option<u16>,
     /// With a connection flag: count only the objects of this namespace.
@@ -111,6 +114,8 @@ struct Story {
     scene: Scene,
     stage: Stage,
     summary: Summary,
+    /// True if `--seconds` ends the demo.
+    is_limited: bool,
     /// Set once the summary was printed.
     is_closed: bool,
 }
@@ -128,7 +133,8 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let (stage, mut lines) = Stage::new(Look::of_stdout(options.quiet), began);
     let scene = Scene::start(options.port, options.page_port).await?;
     let mut printer = Printer::start().context("cannot start a thread to print")?;
-    let mut story = Story { scene, stage, summary: Summary::default(), is_closed: false };
+    let is_limited = options.seconds.is_some();
+    let mut story = Story { scene, stage, summary: Summary::default(), is_limited, is_closed: false };
     let time_is_up = async {
         match options.seconds.map(Duration::from_secs) {
             Some(length) => tokio::time::sleep(length.saturating_sub(began.elapsed())).await,
@@ -169,9 +175,11 @@ impl Story {
         self.stage.print(closing).await;
         self.is_closed = true;
         self.scene.stop_recording();
-        let over = "The cluster keeps running until Ctrl-C or --seconds. gRPC calls go on, and Services of act 4 change.";
-        let over = wrapped(over, self.stage.look().width, 0);
-        self.stage.print(format!("\n{over}\n{}", self.addresses())).await;
+        let end = if self.is_limited { "Ctrl-C or the end of --seconds" } else { "Ctrl-C" };
+        let over = format!("The cluster keeps running until {end}.");
+        let changes = "gRPC calls go on, and the Services of act 4 change twice a second, for the live page.";
+        let [over, changes] = [over.as_str(), changes].map(|it| wrapped(it, self.stage.look().width, 0));
+        self.stage.print(format!("\n{over}\n{changes}\n{}", self.addresses())).await;
         tokio::select! {
             biased;
             ended = aftermath::watch(&self.scene, &self.stage) => ended,
@@ -185,7 +193,7 @@ impl Story {
     async fn give_up(&self, error: &anyhow::Error) -> String {
         let reason = without_controls(&format!("{error:#}"));
         let text =
-            format!("This act ends here: {reason}. Was the cluster changed meanwhile? The story goes on.");
+            format!("This act ends here: {reason}. Was the cluster changed meanwhile? The demo goes on.");
         self.stage.print(format!("{}\n", wrapped(&text, self.stage.look().width, 0))).await;
         format!("not finished: {reason}")
     }
@@ -193,6 +201,9 @@ impl Story {
     async fn introduce(&self) -> anyhow::Result<()> {
         let look = self.stage.look();
         if look.quiet {
+            if let Some(note) = self.scene.versions.note() {
+                self.stage.print(format!("{note}\n")).await;
+            }
             return Ok(());
         }
         let ready_after = took(self.stage.elapsed());
@@ -205,7 +216,10 @@ impl Story {
         let explained = "\"> \" marks what the demo does. The lines after it are what it then measured.";
         let ready = wrapped(&ready, look.width, 0);
         self.stage.print(format!("{ready}\n{}", self.addresses())).await;
-        self.stage.print(format!("{}\n", look.paint(Ink::Faint, explained))).await;
+        for line in [Some(explained.to_owned()), self.scene.versions.note()].into_iter().flatten() {
+            let line = wrapped(&line, look.width, 0);
+            self.stage.print(format!("{}\n", look.paint(Ink::Faint, &line))).await;
+        }
         Ok(())
     }
 

@@ -5,19 +5,20 @@ use std::sync::{Arc, Weak};
 
 use anyhow::Context as _;
 use dogwatch::api::DeleteParams;
-use dogwatch::diagnostics::{Diagnostics, Served};
+use dogwatch::diagnostics::{Diagnostics, ServeError, Served};
 use dogwatch::k8s_openapi::api::core::v1::Pod;
 use dogwatch::{Api, InformerFactory, Object as _, SharedInformer};
 use dogwatch_apiserver::ApiServer;
-use tokio::sync::Notify;
 
 use super::connect::NAMESPACE;
+use super::kill_switch::KillSwitch;
+use crate::advice::PagePortTaken;
 
 /// The page, served until it is dropped.
 pub(super) struct Page {
     pub(super) diagnostics: Diagnostics,
-    /// Notified by a button: one gRPC server is to be killed.
-    pub(super) kill: Arc<Notify>,
+    /// Kills a gRPC server, at a button.
+    pub(super) kill: KillSwitch,
     served: Served,
 }
 
@@ -37,15 +38,19 @@ impl Page {
         diagnostics.add_factory(informers);
         // The buttons stay as long as the page, and must not keep the server alive.
         let faults = Arc::downgrade(server);
-        add_fault(&diagnostics, "Cut the watches", &faults, |it| it.faults().cut_watches());
-        add_fault(&diagnostics, "Expire the history", &faults, |it| {
-            it.expire_history();
+        add_fault(&diagnostics, "Cut the watches", &faults, |it| {
+            it.faults().cut_watches();
+            "the connections of all open watches were cut".to_owned()
         });
-        let kill = Arc::new(Notify::new());
-        let asked = Arc::clone(&kill);
+        add_fault(&diagnostics, "Expire the history", &faults, |it| {
+            let oldest = it.expire_history();
+            format!("all watches were ended, and none can resume before version {oldest}")
+        });
+        let kill = KillSwitch::default();
+        let of_button = kill.clone();
         diagnostics.add_action("Kill a gRPC server", move || {
-            asked.notify_one();
-            std::future::ready(())
+            let kill = of_button.clone();
+            async move { kill.kill().await }
         });
         let (client, cached) = (informers.client().clone(), pods.store());
         diagnostics.add_action("Delete a pod", move || {
@@ -54,11 +59,16 @@ impl Page {
             let pod = cached.iter().find(|it| it.metadata.deletion_timestamp.is_none()).cloned();
             async move {
                 let pod = pod.context("there is no pod to delete")?;
-                pods.delete(pod.header().name, &DeleteParams::default()).await?;
-                anyhow::Ok(())
+                let name = pod.header().name;
+                pods.delete(name, &DeleteParams::default()).await?;
+                anyhow::Ok(format!("pod {name} is being deleted"))
             }
         });
-        let served = diagnostics.serve((Ipv4Addr::LOCALHOST, port.unwrap_or_default())).await?;
+        let address = (Ipv4Addr::LOCALHOST, port.unwrap_or_default());
+        let served = diagnostics.serve(address).await.map_err(|error| match error {
+            ServeError::Bind(source) => PagePortTaken { port: address.1, source }.into(),
+            error => anyhow::Error::new(error),
+        })?;
         Ok(Self { diagnostics, kill, served })
     }
 
@@ -68,18 +78,16 @@ impl Page {
     }
 }
 
-/// Adds a button that does this to the server, while there is one.
+/// Adds a button that does this to the server, while there is one, and returns what it did.
 fn add_fault(
     page: &Diagnostics,
     name: &str,
     server: &Weak<ApiServer>,
-    run: impl Fn(&ApiServer) + Send + Sync + 'static,
+    run: impl Fn(&ApiServer) -> String + Send + Sync + 'static,
 ) {
     let server = server.clone();
     page.add_action(name, move || {
-        if let Some(server) = server.upgrade() {
-            run(&server);
-        }
-        std::future::ready(())
+        let done = server.upgrade().map(|it| run(&it)).context("the server has stopped");
+        std::future::ready(done)
     });
 }

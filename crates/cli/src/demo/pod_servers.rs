@@ -7,22 +7,22 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use dogwatch::api::{DeleteParams, PatchParams};
 use dogwatch::informer::{Change, Changes};
 use dogwatch::k8s_openapi::api::core::v1::{Pod, Service};
 use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
 use dogwatch::{Api, Client, Error};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::backend::Backend;
 use super::connect::{FIELD_MANAGER, NAMESPACE};
+use super::kill_switch::KillSwitch;
 use super::workload;
 
 /// The Service that clients call.
@@ -42,8 +42,7 @@ pub(super) struct PodServers {
     ending: JoinSet<anyhow::Result<()>>,
     /// The number of servers so far, which chooses their addresses.
     started: u8,
-    /// Notified if a server is to be killed.
-    kill: Arc<Notify>,
+    kill: KillSwitch,
     /// The pod whose server was killed, and the time to start it again.
     killed: Option<(String, Instant)>,
 }
@@ -58,7 +57,7 @@ impl PodServers {
     ///
     /// # Errors
     /// Returns an error if the request fails.
-    pub(super) async fn new(client: Client, kill: Arc<Notify>) -> anyhow::Result<Self> {
+    pub(super) async fn new(client: Client, kill: KillSwitch) -> anyhow::Result<Self> {
         let service =
             json!({ "spec": { "clusterIP": "None", "ports": [{ "name": "grpc", "port": 50051 }] } });
         let services = Api::<Service>::namespaced(client.clone(), NAMESPACE);
@@ -73,9 +72,7 @@ impl PodServers {
     /// # Errors
     /// Returns an error if a request fails, or if a server cannot listen or panics.
     pub(super) async fn follow(&mut self, pods: &mut Changes<Pod>) -> anyhow::Result<()> {
-        let kill = Arc::clone(&self.kill);
-        // A request from a time without servers is not kept for these.
-        let _ = kill.notified().now_or_never();
+        let mut kill_requests = self.kill.requests();
         loop {
             let restart_at = self.killed.as_ref().map(|it| it.1);
             let change = tokio::select! {
@@ -84,8 +81,9 @@ impl PodServers {
                     Some(change) => change,
                     None => return Ok(()),
                 },
-                () = kill.notified(), if restart_at.is_none() => {
-                    self.kill_one();
+                Some(request) = kill_requests.recv() => {
+                    // Fails if the page does not wait any more.
+                    let _ = request.send(self.kill_one());
                     continue;
                 }
                 () = sleep_until(restart_at.unwrap_or_else(Instant::now)), if restart_at.is_some() => {
@@ -106,13 +104,21 @@ impl PodServers {
         }
     }
 
-    /// Kills a server with its connections, as a crash does.
-    fn kill_one(&mut self) {
-        let Some(pod) = self.running.iter().find(|(_, it)| !it.is_terminating).map(|it| it.0.clone()) else {
-            return;
-        };
+    /// Kills a server with its connections, as a crash does. Returns a text that says which.
+    ///
+    /// # Errors
+    /// Returns an error if there is no server, or if one is down already.
+    fn kill_one(&mut self) -> anyhow::Result<String> {
+        if let Some((pod, _)) = &self.killed {
+            anyhow::bail!("the server of pod {pod} is down already, and starts again soon");
+        }
+        let pod = self.running.iter().find(|(_, it)| !it.is_terminating).map(|it| it.0.clone());
+        let pod = pod.context("no pod has a gRPC server now")?;
         self.running.remove(&pod);
+        let after = RESTART_AFTER.as_secs();
+        let done = format!("the gRPC server of pod {pod} was killed, and starts again in {after} s");
         self.killed = Instant::now().checked_add(RESTART_AFTER).map(|at| (pod, at));
+        Ok(done)
     }
 
     /// Starts the killed server again, as a kubelet does.

@@ -31,6 +31,7 @@ use super::naive_client::{AtTheEnd, NaiveClient};
 use super::page::Page;
 use super::tap::{PodEvent, Tap};
 use super::tapped_pods::TappedPods;
+use super::versions::Versions;
 use crate::advice::PortTaken;
 use crate::simulation;
 
@@ -41,6 +42,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 /// The cluster, and its clients.
 pub(super) struct Scene {
     pub(super) server: Arc<ApiServer>,
+    pub(super) versions: Versions,
     /// The live page of what follows.
     pub(super) page: Page,
     /// A client of the demo itself, for its writes.
@@ -88,10 +90,12 @@ impl Scene {
         let mut builder = ApiServer::builder().bind(address);
         if port.is_none() {
             // Small versions are easier to read. A client of an earlier run would mistake them for
-            // versions that it knows, but no such client finds a port that was chosen just now.
+            // versions that it knows, but no such client finds a port that was chosen just now. On
+            // a port that was given, the story counts from the first version instead.
             builder = builder.first_revision(1);
         }
         let server = Arc::new(builder.start().await.map_err(PortTaken)?);
+        let versions = port.map_or_else(Versions::default, |_| Versions::after(server.revision()));
         let manager = simulation::start_manager(&server, None)?;
         let simulator = simulation::start(&server, Settings::default(), None)?;
         let client = connect(&server, None)?;
@@ -117,6 +121,7 @@ impl Scene {
         let page = Page::serve(&server, &informers, &pods, page_port).await?;
         Ok(Self {
             server,
+            versions,
             page,
             client,
             informers,
@@ -132,6 +137,11 @@ impl Scene {
             manager,
             simulator,
         })
+    }
+
+    /// Returns the last version that the informer received, as the story prints it.
+    pub(super) fn last_version(&self) -> String {
+        self.versions.shown(self.pods.last_sync_version().as_str())
     }
 
     /// Cuts the connection of each watch of the pods, and of each new one, until the result is

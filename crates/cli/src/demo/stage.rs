@@ -133,9 +133,14 @@ impl Stage {
     }
 }
 
-/// Formats a count, such as `1 pod` and `2 pods`.
+/// Formats a count, such as `1 pod`, `2 pods` and `2 Ingresses`.
 pub(super) fn counted(count: usize, of: &str) -> String {
-    if count == 1 { format!("1 {of}") } else { format!("{} {of}s", grouped(count)) }
+    let ending = match count {
+        1 => "",
+        _ if of.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{} {of}{ending}", grouped(count))
 }
 
 /// Formats a number with a comma every three digits.
@@ -233,6 +238,7 @@ mod tests {
     #[test]
     fn numbers_and_lists_are_formatted_for_readers() {
         assert_eq!([0, 1, 2].map(|it| counted(it, "pod")), ["0 pods", "1 pod", "2 pods"]);
+        assert_eq!([1, 2].map(|it| counted(it, "Ingress")), ["1 Ingress", "2 Ingresses"]);
         assert_eq!([7, 1000, 1_234_567].map(grouped), ["7", "1,000", "1,234,567"]);
         assert_eq!(listed(["a", "b", "c"]), "a, b and c");
         assert_eq!((listed(["a"]), listed([])), ("a".to_owned(), "none".to_owned()));

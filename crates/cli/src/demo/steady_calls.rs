@@ -1,7 +1,6 @@
 //! After the story: a few gRPC calls a second, so that the live page has something to show.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch::grpc::{KubeChannel, Resolver};
@@ -25,7 +24,7 @@ pub(super) async fn run(scene: &Scene, stage: &Stage) -> Infallible {
 }
 
 async fn call_pods(scene: &Scene) -> anyhow::Result<()> {
-    let mut servers = PodServers::new(scene.client.clone(), Arc::clone(&scene.page.kill)).await?;
+    let mut servers = PodServers::new(scene.client.clone(), scene.page.kill.clone()).await?;
     let mut pods = scene.pods.changes_with(HandlerOptions::default().name("gRPC servers"))?;
     let channel = Resolver::new(scene.client.clone()).channel(&TARGET.parse()?).build()?;
     scene.page.diagnostics.add_channel("greeter", &channel);

@@ -6,11 +6,14 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::survey::{Objects, Survey};
 
+/// Explains the empty cells of the last column.
+const COUNTED: &str = "Objects are counted only for a few well-known resources.";
+
 /// Formats the survey.
 pub(super) fn text(survey: &Survey) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{} runs {}\n", survey.server, survey.version);
+    let _ = writeln!(text, "{} runs Kubernetes {}\n", survey.server, survey.version);
 
     let mut groups = table(["GROUP", "VERSIONS"]);
     for group in &survey.groups {
@@ -38,7 +41,7 @@ pub(super) fn text(survey: &Survey) -> String {
     if let Some(objects) = resources.column_mut(5) {
         objects.set_cell_alignment(CellAlignment::Right);
     }
-    let _ = writeln!(text, "{}", resources.trim_fmt());
+    let _ = writeln!(text, "{}\n\n{COUNTED}", resources.trim_fmt());
     text
 }
 
@@ -84,7 +87,7 @@ mod tests {
             ],
         };
         let expected = "\
-https://127.0.0.1:6443 runs v1.36.4
+https://127.0.0.1:6443 runs Kubernetes v1.36.4
 
 GROUP   VERSIONS
 (core)  v1
@@ -94,6 +97,8 @@ RESOURCE  SHORT  GROUP/VERSION  KIND  SCOPE         OBJECTS
 pods      po     v1             Kind  namespaced         12
 nodes     no     v1             Kind  cluster     forbidden
 events    ev, e  v1             Kind  namespaced
+
+Objects are counted only for a few well-known resources.
 ";
         assert_eq!(text(&survey), expected);
     }

@@ -14,10 +14,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Waits for a future.
 ///
 /// # Errors
-/// Returns an error that names `what` if the limit is reached.
+/// Returns an error that names `what`, a clause such as "a pod is ready", if the limit is reached.
 pub(super) async fn within<T>(what: &str, wait: impl Future<Output = T>) -> anyhow::Result<T> {
     let waited = tokio::time::timeout(LIMIT, wait).await;
-    waited.ok().with_context(|| format!("{what}: not within {} s", LIMIT.as_secs()))
+    waited.ok().with_context(|| format!("within {} s it did not happen that {what}", LIMIT.as_secs()))
 }
 
 /// Waits until a condition holds, which is checked every few milliseconds.
@@ -51,12 +51,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_ends_when_the_condition_holds_or_with_an_error_that_names_it() {
         let mut checks = 0;
-        let third = until("the third check", || {
+        let third = until("the third check is made", || {
             checks += 1;
             checks == 3
         });
         third.await.expect("the condition holds");
         let never = until("a pod is ready", || false).await.expect_err("the condition never holds");
-        assert_eq!(never.to_string(), "a pod is ready: not within 30 s");
+        assert_eq!(never.to_string(), "within 30 s it did not happen that a pod is ready");
     }
 }

@@ -30,21 +30,20 @@ const NOTES: &str = "\
 In the folder of a Go project whose tests use envtest:
   KUBEBUILDER_ASSETS=$(dogwatch envtest install) go test ./...
 
-The folder has the programs kube-apiserver and etcd, which are links to this
-one. The first understands the flags of kube-apiserver 1.36: those without an
-effect here are named on its stderr, and unknown ones are errors. The second
-stores nothing; it answers the health checks of envtest.
+kube-apiserver is then a `dogwatch serve` that understands the flags of
+kube-apiserver 1.36: those without an effect are named on its stderr, and
+unknown ones are errors. etcd only answers the health checks of envtest: the
+server keeps all objects in memory, and they are lost when it stops.
 
-As with envtest's own programs, no controllers run: nothing deletes the
+As with kube-apiserver in envtest, no controllers run: nothing deletes the
 dependents of an owner, and namespaces stay Terminating. With the variable
-DOGWATCH_CONTROLLERS=1, the controllers of `dogwatch serve` do both.
+DOGWATCH_CONTROLLERS=1, the controllers of `dogwatch serve` do both.";
 
-Objects are gone when the server stops, also if its etcd goes on.";
-
-/// Put the API server under Go test suites that use envtest.
+/// Run Go test suites that use envtest on dogwatch's API server.
 ///
-/// Test suites of controller-runtime, kubebuilder and Operator SDK start kube-apiserver and etcd
-/// through envtest. With these links they start this program instead.
+/// Test suites of controller-runtime, kubebuilder and Operator SDK start the programs
+/// kube-apiserver and etcd through envtest. `install` creates links of these names to dogwatch,
+/// which the test suites then start instead.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = NOTES)]
 pub(crate) struct Options {
@@ -54,9 +53,10 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Create a folder for KUBEBUILDER_ASSETS, and print its path.
+    /// Create a folder with the links for KUBEBUILDER_ASSETS, and print its path.
     Install {
-        /// The folder. Defaults to dogwatch/envtest in the folder for the data of the user.
+        /// The folder. Defaults to dogwatch/envtest in the data folder of the user, such as
+        /// ~/.local/share.
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
     },

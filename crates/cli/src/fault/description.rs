@@ -15,7 +15,10 @@ pub(super) fn scope(on: &Value) -> String {
     let conditions = conditions(on);
     match (verbs.is_empty(), conditions.is_empty()) {
         (true, true) => "all requests".to_owned(),
-        (true, false) => format!("all verbs {conditions}"),
+        (true, false) if on["resource"].is_null() && on["part"].as_str().unwrap_or_default().is_empty() => {
+            format!("all requests {conditions}")
+        }
+        (true, false) => format!("all requests for {conditions}"),
         (false, true) => without_controls(&verbs.join(",")),
         (false, false) => format!("{} {conditions}", without_controls(&verbs.join(","))),
     }
@@ -132,7 +135,9 @@ mod tests {
     fn watches_are_named_by_their_conditions() {
         assert_eq!(watches(&json!({})), "all open watches");
         assert_eq!(watches(&json!({ "resource": "pods", "namespace": "a" })), "open watches: pods in a");
-        assert_eq!(scope(&json!({ "resource": "pods" })), "all verbs pods");
+        assert_eq!(scope(&json!({ "resource": "pods" })), "all requests for pods");
+        assert_eq!(scope(&json!({ "part": "status", "user": "a" })), "all requests for */status by a");
+        assert_eq!(scope(&json!({ "namespace": "a" })), "all requests in a");
     }
 
     #[test]

@@ -29,8 +29,9 @@ Start a server that accepts faults:
 and point your program and these commands at it, in other terminals:
   export KUBECONFIG=$PWD/dogwatch.kubeconfig
 With --simulate, rules apply to the simulated nodes and controllers too, and
---times counts their requests: limit a rule with --user to the user of your
-program.
+--times counts their requests. Their user is admin, like yours unless your
+program has one of its own (dogwatch serve --tls --token-auth-file FILE). Then
+--user NAME limits a rule to it; otherwise use --namespace or --name.
 
 Does my controller back off when the server is busy?
   dogwatch fault add --verb list --resource pods --times 3 \\
@@ -54,8 +55,8 @@ Faults never corrupt data: a refused request was not carried out, and no event
 of an open watch is lost or repeated.";
 
 const ADD_EXAMPLES: &str = "\
-A rule has faults of requests or faults of watches; without any, it only counts
-what it matches.
+A rule has faults of requests or faults of watches, not both; without any, it
+only counts what it matches.
 
 Examples:
   dogwatch fault add --verb list --resource pods --times 3 \\
@@ -66,9 +67,9 @@ Examples:
 
 /// Make a running `dogwatch serve --admin` fail on purpose.
 ///
-/// It injects errors, delays and cut connections. A rule selects requests or watches, and what
-/// happens to them; it stays until it is removed. The other commands act once, on the watches that
-/// are open.
+/// It injects faults: errors, delays and cut connections. A rule selects requests or watches, and
+/// the fault that they meet; it stays until it is removed. drop-watches, bookmark, compact and
+/// expire act once; pause lasts until resume.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -93,9 +94,10 @@ enum Action {
     Pause(Connected),
     /// Continue the delivery of events.
     Resume(Connected),
-    /// Drop the history, so that a watch from an old version gets 410 Gone.
+    /// Drop the history, so that a watch that resumes from an old version gets 410 Gone.
     Compact(CompactOptions),
-    /// Make every known version too old, and end all watches: clients have to list again.
+    /// End all watches, and drop the history with all versions that clients know: they have to list
+    /// again.
     Expire(Connected),
 }
 
@@ -212,10 +214,18 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
 async fn add(options: &AddOptions) -> anyhow::Result<String> {
     let rule = match options.rule.rule() {
         Ok(rule) => rule,
-        Err(error) => bad_usage(&error.to_string()),
+        Err(error) => bad_usage(&in_flags(&error.to_string())),
     };
     let added = FaultApi::new(&options.connection)?.add(&rule).await?;
-    Ok(format!("added fault {}: {}\n", added["id"], description::rule(&added["rule"])))
+    Ok(format!("added rule {}: {}\n", added["id"], description::rule(&added["rule"])))
+}
+
+/// Replaces the field of a rule that an error begins with by the flag.
+fn in_flags(problem: &str) -> String {
+    match problem.strip_prefix("on.verbs: ") {
+        Some(problem) => format!("--verb: {problem}"),
+        None => problem.to_owned(),
+    }
 }
 
 /// Reports flags that do not go together, and exits with 2.
@@ -271,7 +281,7 @@ async fn remove(options: &RemoveOptions) -> anyhow::Result<String> {
     let api = FaultApi::new(&options.connection)?;
     if options.all {
         api.clear().await?;
-        return Ok("removed all faults, and resumed all watches\n".to_owned());
+        return Ok("removed all rules, and resumed all watches\n".to_owned());
     }
     let mut done = String::new();
     for id in &options.ids {
@@ -281,7 +291,7 @@ async fn remove(options: &RemoveOptions) -> anyhow::Result<String> {
             Some(1) => "fired once".to_owned(),
             times => format!("fired {} times", times.unwrap_or_default()),
         };
-        done.push_str(&format!("removed fault {id}, which {times}\n"));
+        done.push_str(&format!("removed rule {id}, which {times}\n"));
     }
     Ok(done)
 }

@@ -4,7 +4,7 @@ use dogwatch_apiserver::faults::{Delay, Rule, RuleError, Scope};
 
 use crate::number;
 
-/// The requests that a fault is for. All conditions must hold; without any, all requests match.
+/// The requests that a rule is for. All conditions must hold; without any, all requests match.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Requests")]
 #[group(id = "scope")]
@@ -12,13 +12,13 @@ pub(super) struct ScopeFlags {
     /// Only this resource: its plural name, or plural.group, for example pods or deployments.apps.
     #[arg(long, value_name = "RESOURCE")]
     resource: Option<String>,
-    /// Only requests for this namespace. Requests for all namespaces do not match.
+    /// Only requests for this namespace. Lists and watches of all namespaces do not match.
     #[arg(short, long, value_name = "NS")]
     namespace: Option<String>,
     /// Only the object of this name.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Only this subresource, for example status; an empty one means requests for the object
+    /// Only this subresource, for example status. The empty one, --subresource=, is the object
     /// itself.
     #[arg(long, value_name = "PART")]
     subresource: Option<String>,

@@ -8,8 +8,8 @@ use std::path::Path;
 const NOT_ENFORCED: &str = "not enforced: priority and fairness; see `dogwatch serve --help`";
 
 /// The same for a server without authorization.
-const NOT_AUTHORIZED: &str = "not enforced: roles (every caller may do everything, unless --authorization-mode RBAC), \
-                              priority and fairness; see `dogwatch serve --help`";
+const NOT_AUTHORIZED: &str = "not enforced: roles (every caller may do everything; --authorization-mode RBAC changes \
+                              that), priority and fairness; see `dogwatch serve --help`";
 
 /// The settings of a server that a user should know of.
 #[derive(Clone, Copy, Debug)]

@@ -39,11 +39,11 @@ schemas delay no requests.
 Unless --authorization-mode is RBAC there is no authorization: every caller may
 do everything, whatever roles and role bindings say.
 
-Without a token every caller is the administrator; the server then listens on
-this machine only, and rejects requests from web pages: a foreign Host or
-Origin gets 403. With --token, --token-file, DOGWATCH_TOKEN or --tls, requests
-without credentials get 401, or, with RBAC, 403 for what system:anonymous may
-not do.
+Without a token every caller is the administrator, whose user is admin; the
+server then listens on this machine only, and rejects requests from web pages:
+a foreign Host or Origin gets 403. With --token, --token-file, DOGWATCH_TOKEN
+or --tls, requests without credentials get 401, or, with RBAC, 403 for what
+system:anonymous may not do.
 
 Examples:
   Try it with kubectl, in two terminals:

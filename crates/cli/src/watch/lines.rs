@@ -4,6 +4,7 @@
 //! printer. The existing objects of a collection come after those of the collections before it, so
 //! that the output has the order of the command line; changes are printed as they happen.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -28,8 +29,29 @@ const QUEUE_LENGTH: usize = 16;
 
 /// An error for objects that do not exist.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", .0.join("; "))]
-struct NamesNotFound(Vec<String>);
+struct NamesNotFound(Vec<Missing>);
+
+/// The objects of one resource that do not exist.
+#[derive(Debug)]
+struct Missing {
+    resource: String,
+    /// The place where they were searched, after a space; empty for resources without namespaces.
+    place: String,
+    names: String,
+}
+
+impl fmt::Display for NamesNotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [Missing { resource, place, names }] = self.0.as_slice() {
+            return write!(f, "{resource} not found{place}: {names}");
+        }
+        // A list, which is printed as the cause of its headline.
+        f.write_str("some objects do not exist:")?;
+        self.0
+            .iter()
+            .try_for_each(|Missing { resource, place, names }| write!(f, "\n  {resource}{place}: {names}"))
+    }
+}
 
 /// The way of the lines of one collection to the printer.
 struct Outlet {
@@ -108,7 +130,12 @@ fn report(views: &[View], printed: &[Printed]) -> anyhow::Result<()> {
     let missing = views.iter().zip(printed).filter(|(_, it)| !it.missing.is_empty());
     let missing = missing.map(|(view, it)| {
         let (resource, names) = (view.found.group_resource(), it.missing.join(", "));
-        format!("{resource} not found: {names}")
+        let place = match view.namespace() {
+            Some(namespace) => format!(" in namespace {namespace}"),
+            None if view.found.is_namespaced() => " in any namespace".to_owned(),
+            None => String::new(),
+        };
+        Missing { resource, place, names }
     });
     let missing: Vec<_> = missing.collect();
     if !missing.is_empty() {

@@ -38,7 +38,7 @@ Examples:
   dogwatch watch Certificate.v1.cert-manager.io -o json | jq .object.status
   dogwatch watch nodes --once -o name";
 
-/// Show any resources of a server in a table, as they change.
+/// Show resources of a server in a table, as they change.
 ///
 /// Custom resources are included. It keeps a cache of each resource with an informer: a broken
 /// watch is resumed, and the resource is listed again if the server has compacted its history.
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     /// resources.
     #[arg(value_name = "RESOURCE", value_parser = resources)]
     pub(super) resources: String,
-    /// Only the objects of these names. They need not exist yet, except with --once.
+    /// Only the objects with these names. They need not exist yet, except with --once.
     #[arg(value_name = "NAME", value_parser = name, conflicts_with_all = ["labels", "fields"])]
     pub(super) names: Vec<String>,
     /// The namespace, instead of the one of the context.

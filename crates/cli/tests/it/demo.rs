@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::process::{Output, Stdio};
 
+use dogwatch_apiserver::ApiServer;
 use serde_json::json;
 
 use crate::server::{Answers, serve};
-use crate::{dogwatch, text};
+use crate::{assert_failure, dogwatch, text};
 
 fn small_cluster() -> Answers {
     let forbidden = json!({
@@ -90,7 +91,7 @@ async fn it_prints_version_groups_resources_and_counts() {
     let output = demo(&[], true).await;
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(printed.contains(" runs v1.36.4\n"), "{printed}");
+    assert!(printed.contains(" runs Kubernetes v1.36.4\n"), "{printed}");
     let rows: Vec<Vec<&str>> = printed.lines().map(|it| it.split_whitespace().collect()).collect();
     for row in [
         &["(core)", "v1"][..],
@@ -131,6 +132,26 @@ async fn a_server_without_tls_is_named_as_such() {
         printed.contains("hint: the server does not speak TLS: use an address with http://"),
         "{printed}"
     );
+    assert!(
+        printed.contains(" does not speak TLS\n") && !printed.contains("InvalidContentType"),
+        "{printed}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_expects_tls_is_named_as_such() {
+    let cluster = ApiServer::builder().tls(true).start().await.expect("started");
+    let server = cluster.url().replacen("https://", "http://", 1);
+    let run = move || {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        crate::run(home.path(), &["demo", "--server", &server])
+    };
+    let output = tokio::task::spawn_blocking(run).await.expect("no panic");
+    assert_eq!(output.status.code(), Some(1));
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.contains("cause: the response is not HTTP\n"), "{printed}");
+    assert!(printed.ends_with("use an address with https://\n"), "{printed}");
 }
 
 #[tokio::test]

@@ -29,11 +29,11 @@ async fn failure(server: &ApiServer, arguments: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn a_fault_is_added_fires_is_listed_and_removed() {
+async fn a_rule_is_added_fires_is_listed_and_removed() {
     let server = cluster(true).await;
     let added =
         fault(&server, &["add", "--verb", "list", "--resource", "configmaps", "--refuse", "403"]).await;
-    assert_eq!(added, ["added fault 1: list configmaps: refuse with 403, always"]);
+    assert_eq!(added, ["added rule 1: list configmaps: refuse with 403, always"]);
     let maps = Api::<ConfigMap>::all(client(&server));
     assert!(maps.list(&Default::default()).await.is_err_and(|it| it.is_forbidden()));
     let listed = fault(&server, &["list"]).await;
@@ -48,7 +48,7 @@ async fn a_fault_is_added_fires_is_listed_and_removed() {
     let as_json = fault(&server, &["list", "-o", "json"]).await;
     let as_json: Value = serde_json::from_str(&as_json[0]).expect("one line of JSON");
     assert_eq!(as_json["rules"][0]["rule"]["refuse"], json!({ "code": 403 }));
-    assert_eq!(fault(&server, &["remove", "1"]).await, ["removed fault 1, which fired once"]);
+    assert_eq!(fault(&server, &["remove", "1"]).await, ["removed rule 1, which fired once"]);
     assert!(maps.list(&Default::default()).await.is_ok());
     let listed = fault(&server, &["list"]).await;
     assert!(listed[0].starts_with("no rules; ") && listed[0].contains("fault add --help"), "{listed:?}");
@@ -75,12 +75,12 @@ async fn watches_are_dropped_paused_and_resumed_and_history_expires() {
 }
 
 #[tokio::test]
-async fn a_fault_that_does_not_exist_is_reported_with_where_to_find_them() {
+async fn a_rule_that_does_not_exist_is_reported_with_the_command_that_lists_them() {
     let server = cluster(true).await;
     let printed = failure(&server, &["remove", "7"]).await;
     assert_eq!(
         printed,
-        "error: there is no fault 7\nhint: `dogwatch fault list` shows the faults and their numbers\n"
+        "error: there is no rule 7\nhint: `dogwatch fault list` shows the rules and their numbers\n"
     );
 }
 

@@ -44,7 +44,7 @@ fn help_is_wrapped_at_the_width_of_the_terminal() {
         assert!(too_long.is_empty(), "{command:?}: {too_long:#?}");
         assert!(printed.contains("--help"), "{printed}");
     }
-    assert!(text(&run(home.path(), &["--help"]).stdout).contains("Start with `dogwatch demo`."));
+    assert!(text(&run(home.path(), &["--help"]).stdout).contains("\nNew here? Start with `dogwatch demo`."));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn without_a_cluster_it_prints_how_to_get_one() {
     assert_eq!(output.status.code(), Some(1));
     let printed = text(&output.stderr);
     assert_failure(printed);
-    assert!(printed.contains("/.kube/config (does not exist); not in a pod\n"), "{printed}");
+    assert!(printed.contains("/.kube/config, and this is not a pod\n"), "{printed}");
     assert!(
         ["--server URL", "`dogwatch serve`", "`dogwatch demo`"].iter().all(|it| printed.contains(it)),
         "{printed}"
@@ -89,6 +89,38 @@ fn a_demo_port_in_use_is_reported_with_the_demos_flag() {
         printed.contains(&port) && printed.contains("--port") && !printed.contains("--bind"),
         "{printed}"
     );
+}
+
+#[test]
+fn a_page_port_in_use_is_reported_with_its_flag() {
+    let home = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = run(home.path(), &["demo", "--page-port", &port]);
+    assert_eq!(output.status.code(), Some(1));
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    let expected = format!("error: cannot serve the live page of the demo on 127.0.0.1:{port}\n");
+    assert!(printed.starts_with(&expected) && printed.contains("another port with --page-port"), "{printed}");
+}
+
+#[test]
+fn a_file_of_the_variable_that_does_not_exist_is_reported_with_the_variable() {
+    let home = tempfile::tempdir().unwrap();
+    let missing = home.path().join("missing");
+    let output = dogwatch(home.path(), &["watch", "pods"]).env("KUBECONFIG", &missing).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let printed = text(&output.stderr);
+    // Before them, the client logs a warning.
+    let lines: Vec<&str> = printed.lines().rev().take(3).collect();
+    let [hint, cause, error] = lines[..] else { panic!("{printed}") };
+    assert_eq!(error, "error: no cluster is configured");
+    let missing = missing.display();
+    assert_eq!(
+        cause,
+        format!("cause: KUBECONFIG names {missing}, which does not exist, and this is not a pod")
+    );
+    assert!(hint.starts_with("hint: correct KUBECONFIG"), "{printed}");
 }
 
 #[test]

@@ -155,7 +155,7 @@ async fn names_select_objects_and_the_missing_ones_are_reported() {
     let arguments = ["watch", "--once", "cm", "-o", "name", "first", "nobody", "nothing"];
     let (code, out, err) = RunningCommand::start(&server, &arguments).end().await;
     assert_eq!((code, out), (Some(1), vec!["configmap/first".to_owned()]));
-    assert_eq!(err, ["error: configmaps not found: nobody, nothing"]);
+    assert_eq!(err, ["error: configmaps not found in namespace default: nobody, nothing"]);
 }
 
 #[tokio::test]
@@ -241,7 +241,8 @@ async fn several_kinds_are_printed_in_their_order_with_the_kind_in_the_name() {
     let arguments = ["watch", "--once", "cm,wi", "first", "small", "-o", "name"];
     let (code, out, err) = RunningCommand::start(&server, &arguments).end().await;
     assert_eq!((code, out.len()), (Some(1), 2));
-    assert_eq!(err, ["error: configmaps not found: small; widgets.example.com not found: first"]);
+    let missing = "configmaps in namespace default: small; widgets.example.com in namespace default: first";
+    assert_eq!(err, ["error: some objects do not exist".to_owned(), format!("cause: {missing}")]);
 }
 
 #[cfg(unix)]

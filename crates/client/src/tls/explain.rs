@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use rustls::pki_types::UnixTime;
-use rustls::{AlertDescription, CertificateError};
+use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
 use super::roots::Trust;
 
@@ -11,6 +11,10 @@ pub(crate) fn explain(error: &rustls::Error, host: &str, trust: &Trust) -> Strin
     match error {
         rustls::Error::InvalidCertificate(problem) => explain_certificate(problem, host, trust),
         rustls::Error::AlertReceived(alert) => explain_alert(*alert, host),
+        // The answer begins with no TLS record, like that of an HTTP server.
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            format!("{host} does not speak TLS")
+        }
         _ => format!("the TLS handshake with {host} failed"),
     }
 }

@@ -102,6 +102,10 @@ impl TransportError {
             TransportErrorKind::Tls => {
                 "the server ended the TLS session; it may have rejected the client certificate"
             }
+            // As after an HTTP request to a server that expects TLS, which answers with an alert.
+            _ if find::<hyper::Error>(&*error).is_some_and(hyper::Error::is_parse) => {
+                "the response is not HTTP"
+            }
             _ => "the request failed",
         };
         Self { sent: !unprocessed, ..Self::new(kind, message).with_source(error) }

@@ -99,7 +99,7 @@ pub(crate) fn parse(text: &str, cached: &[(String, String)]) -> Result<Parsed, S
     }
     let file: RuleFile = serde_saphyr::from_str(text).map_err(|error| {
         let line = error.location().map(|it| format!("line {}: ", it.line())).unwrap_or_default();
-        format!("{line}{}", error.without_snippet())
+        format!("{line}{}", reason(&error))
     })?;
     let Some(entries) = file.rules else {
         return Err("line 1: the file has no `rules`; without any, it is `rules: []`".to_owned());
@@ -114,6 +114,21 @@ pub(crate) fn parse(text: &str, cached: &[(String, String)]) -> Result<Parsed, S
     let rules = rules.collect::<Result<_, _>>()?;
     let stale = file.stale.iter().map(|it| resolve(it, cached).map_err(|reason| format!("stale: {reason}")));
     Ok(Parsed { rules, stale: stale.collect::<Result<_, _>>()? })
+}
+
+/// Returns the reason of an error of the parser without its place, which the caller puts first.
+fn reason(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error;
+    match error.without_snippet() {
+        Error::Unexpected { expected: "mapping start", .. } => "expected a mapping".to_owned(),
+        Error::Unexpected { expected: "sequence start", .. } => "expected a list".to_owned(),
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` is set twice"),
+        error => {
+            let text = error.to_string();
+            let place = error.location().map(|it| format!(" at line {}, column {}", it.line(), it.column()));
+            place.and_then(|it| text.strip_suffix(it.as_str())).unwrap_or(&text).to_owned()
+        }
+    }
 }
 
 /// Returns the cached resource that a word names: its plural, with its group or without.
@@ -308,9 +323,15 @@ mod tests {
                 "line 2",
                 "is an expression",
             ),
-            ("rules: [\n", "line", ""),
+            ("rules: [\n", "line", "unclosed"),
+            ("rules:\n- match: 3\n", "line 2", "expected a mapping"),
+            (
+                "rules:\n- match: {resource: pods}\n  hide: true\n  hide: true\n",
+                "line 4",
+                "`hide` is set twice",
+            ),
             ("rule: []\n", "line 1", "rule"),
-            ("stale: pods\n", "line 1", ""),
+            ("stale: pods\n", "line 1", "expected a list"),
             ("", "line 1", "`rules`"),
             ("# nothing\n", "line 1", "`rules`"),
             ("rules:\n", "line 1", "`rules`"),
@@ -321,6 +342,7 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(line) && error.contains(reason), "{text}: {error}");
+            assert!(!error.contains(" at line "), "the line is named once: {error}");
         }
     }
 }

@@ -202,7 +202,7 @@ impl<'a> Visit<'a> {
     /// Checks that watches that are cut with the button are shown soon.
     pub(super) async fn check_cut_watch(&mut self) -> Result<()> {
         self.expect_after(CUT, "a cut watch", WATCH_WAS_CUT).await?;
-        let done = "/done at/.test(document.querySelector('#outcome').textContent)";
+        let done = "/: done$/.test(document.querySelector('#outcome').textContent)";
         self.expect("the outcome of the action is shown", done).await?;
         Ok(())
     }

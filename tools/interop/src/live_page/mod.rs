@@ -1,4 +1,4 @@
-//! The live diagnostics page in a real browser: `cargo xtask live-page`.
+//! The live page of a program in a real browser: `cargo xtask live-page`.
 //!
 //! ```text
 //! program (server, informers, controllers, gRPC) ─► page ─► Chromium ◄─ DevTools ─ checks, screenshots

@@ -15,17 +15,19 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     let relists = scene.pods.health().relists;
     let (outage, watches) = (scene.cut_connections(), scene.watch_again.tap.watches());
     disconnected(scene).await?;
-    let last = scene.pods.last_sync_version();
-    stage.finds(format!("The informer noticed. The last version that it received is {last}.")).await;
+    let (last, shown) = (scene.pods.last_sync_version(), scene.last_version());
+    stage.finds(format!("The informer noticed. The last version that it received is {shown}.")).await;
 
     let before = workload::replicas(scene)?;
-    stage.does(format!("Meanwhile {WEB} is scaled from {before} to {} pods.", before + STEP)).await;
-    workload::scale(scene, before + STEP).await?;
+    let more = before.saturating_add(STEP);
+    stage.does(format!("Meanwhile {WEB} is scaled from {before} to {}.", counted(more, "pod"))).await;
+    workload::scale(scene, more).await?;
     let replicas = workload::settled(scene).await?;
     workload::newest_event(scene).await?;
     until("a client tries to reconnect", || outage.fired() > 0).await?;
     let (cached, attempts) = (scene.pods.store().len(), usize::try_from(outage.fired())?);
-    stage.finds(format!("The server has {replicas} ready pods, the cache still shows {cached}.")).await;
+    let ready = counted(replicas, "ready pod");
+    stage.finds(format!("The server has {ready}, the cache still shows {cached}.")).await;
     stage.finds(format!("{} to reconnect failed.", counted(attempts, "attempt"))).await;
 
     stage.does("The network works again.").await;
@@ -39,7 +41,7 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     })
     .await?;
     let known = counted(scene.watch_once.tap.pods().len(), "pod");
-    stage.finds(format!("The client that watches once has ended: it knows {known}, for ever.")).await;
+    stage.finds(format!("\"Watch once\" has ended: it shows {known} from now on, whatever happens.")).await;
     Ok(outcome)
 }
 
@@ -47,7 +49,7 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
 async fn report(scene: &Scene, stage: &Stage, cut_at: u64, lists: usize) -> String {
     let meanwhile = scene.reference.tap.events_after(cut_at);
     let lost = meanwhile.difference(&scene.tap.events()).count();
-    let (resumed, now) = (scene.tap.resumed_at(), scene.pods.last_sync_version());
+    let (resumed, now) = (scene.versions.shown(&scene.tap.resumed_at()), scene.last_version());
     let changes = counted(meanwhile.len(), "change");
     let lists = if lists == 0 { "no new list".to_owned() } else { counted(lists, "new list") };
     stage.finds(format!("The informer resumed after version {resumed}, and is at version {now} now.")).await;

@@ -12,7 +12,7 @@ use crate::demo::workload::{self, REPLICAS, STEP, WEB};
 
 pub(super) const TITLE: &str = "The history expires";
 pub(super) const ABOUT: &str =
-    "A server keeps old changes for minutes. After a longer outage, they are lost for good.";
+    "A server keeps old changes for a few minutes only. After a longer outage, they are gone.";
 
 /// Plays the act. Returns its outcome.
 pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<String> {
@@ -20,49 +20,68 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     let relists = scene.pods.health().relists;
     let outage = scene.cut_connections();
     disconnected(scene).await?;
-    let last = scene.pods.last_sync_version();
-    stage.finds(format!("The last version that the informer received is {last}.")).await;
+    let (last, shown) = (scene.pods.last_sync_version(), scene.last_version());
+    stage.finds(format!("The last version that the informer received is {shown}.")).await;
 
     let before = workload::replicas(scene)?;
-    // Down to the usual number; a user may have scaled it to less.
-    let fewer = if before > REPLICAS { REPLICAS } else { before.saturating_sub(STEP) };
-    stage.does(format!("Meanwhile {WEB} is scaled from {before} to {}.", counted(fewer, "pod"))).await;
-    workload::scale(scene, fewer).await?;
+    let wanted = wanted_after(before);
+    stage.does(format!("Meanwhile {WEB} is scaled from {before} to {}.", counted(wanted, "pod"))).await;
+    workload::scale(scene, wanted).await?;
     workload::settled(scene).await?;
     workload::newest_event(scene).await?;
     let (refused, oldest) = (scene.tap.expired_at(), scene.server.compact_history());
     scene.expired = unavailable(scene, last.as_str().parse()?);
-    stage.does(format!("The server forgets its history: no watch can start before {oldest}.")).await;
+    let oldest = scene.versions.number(oldest);
+    stage
+        .does(format!("The server drops its history: no watch can resume at a version before {oldest}."))
+        .await;
     stage.does("The network works again.").await;
     drop(outage);
 
     // A user may have let the history expire before, too.
     let refused_again = || scene.tap.expired_at().filter(|it| Some(it) != refused.as_ref());
     let expired = until_some("the informer is refused with 410", refused_again).await?;
-    stage.finds(format!("The informer asked for the changes after {expired}: 410, they are gone.")).await;
+    let expired = scene.versions.shown(&expired);
+    stage.finds(format!("The informer tried to resume after version {expired}, and got 410 Gone.")).await;
     until("the informer lists again", || scene.pods.health().relists > relists).await?;
     workload::cached(scene).await?;
     until("the informer reports the deletions", || reports_all_deletions(scene)).await?;
-    let (cached, version) = (scene.pods.store().len(), scene.pods.last_sync_version());
+    let (cached, version) = (counted(scene.pods.store().len(), "pod"), scene.last_version());
     let missed = scene.deletions.missed();
-    stage.finds(format!("It listed again: {} at version {version}.", counted(cached, "pod"))).await;
+    let deletions = counted(missed.len(), "deletion");
+    stage.finds(format!("It listed again: {cached} at version {version}.")).await;
+    let end = if missed.is_empty() { "." } else { ":" };
     stage
-        .finds(format!(
-            "It compared the list with its cache: {} that no event reported,",
-            counted(missed.len(), "deletion")
-        ))
+        .finds(format!("It compared the list with its cache: {deletions} that no event reported{end}"))
         .await;
-    stage.finds(format!("{}.", listed(missed.iter().map(String::as_str)))).await;
+    if !missed.is_empty() {
+        stage.finds(format!("{}.", listed(missed.iter().map(String::as_str)))).await;
+    }
     until("the naive client that watches again is connected", || scene.watch_again.tap.is_connected())
         .await?;
-    let known = scene.watch_again.tap.pods().len();
-    stage
-        .finds(format!(
-            "The client that watches again still knows {}: no later event corrects that.",
-            counted(known, "pod")
-        ))
-        .await;
-    Ok(format!("410, listed again, {} that no event reported", counted(missed.len(), "deletion")))
+    stage.finds(known_again(scene)).await;
+    Ok(format!("410 Gone, listed again; {deletions} that no event reported"))
+}
+
+/// Returns the number of pods to scale to: less, down to the usual number, so that pods are deleted
+/// while the watch is down. A user may have scaled to less before.
+fn wanted_after(before: usize) -> usize {
+    match before {
+        0 => STEP,
+        before if before > REPLICAS => REPLICAS,
+        before => before.saturating_sub(STEP),
+    }
+}
+
+/// Returns a sentence on what the client without versions shows after the outage.
+fn known_again(scene: &Scene) -> String {
+    let (known, existing) = (scene.watch_again.tap.pods(), scene.reference.tap.pods());
+    let gone = known.keys().filter(|it| !existing.contains_key(*it)).count();
+    let shown = counted(known.len(), "pod");
+    match gone {
+        0 => format!("\"Watch again\" shows {shown}, all of which exist."),
+        gone => format!("\"Watch again\" shows {shown}, {gone} of them gone: no later event corrects that."),
+    }
 }
 
 /// Returns the events after a version that no client can receive any more: a list has only the last
@@ -82,4 +101,15 @@ fn reports_all_deletions(scene: &Scene) -> bool {
     let received: BTreeSet<String> = scene.tap.events().into_iter().map(|it| it.uid).collect();
     let mut deleted = reference.iter().filter(|it| it.is_deletion && received.contains(&it.uid));
     deleted.all(|it| reported.contains_key(&it.uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deployment_is_scaled_to_another_number_whatever_a_user_has_chosen() {
+        let wanted = [0, 1, 2, 3, 4, 5, 9].map(wanted_after);
+        assert_eq!(wanted, [2, 0, 0, 1, 3, 3, 3]);
+    }
 }

@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use crate::demo::connect::{FIELD_MANAGER, NAMESPACE};
 use crate::demo::ingress_replica::{IngressReplica, LEASE, LEASE_DURATION};
 use crate::demo::scene::Scene;
-use crate::demo::stage::{Stage, listed, took};
+use crate::demo::stage::{Stage, counted, listed, took};
 use crate::demo::waiting::within;
 
 pub(super) const TITLE: &str = "The leader is killed";
 pub(super) const ABOUT: &str =
-    "Only one of two replicas may work. The other takes over if its lease is not renewed.";
+    "Only one of two replicas may work. The other takes over when the lease is not renewed.";
 
 /// The Services of the act, before and after the leader is killed.
 const BEFORE: [&str; 3] = ["cart", "search", "shop"];
@@ -34,7 +34,7 @@ struct Writes {
 
 /// Plays the act. Returns its outcome.
 pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<String> {
-    stage.does("Two replicas of a controller start. It adds an Ingress to each annotated Service.").await;
+    stage.does("Two replicas of a controller start. It creates an Ingress for each annotated Service.").await;
     let page = &scene.page.diagnostics;
     let mut first = IngressReplica::start(&scene.server, page, "manager-a")?;
     first.leads().await?;
@@ -42,15 +42,15 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     let (leader, standby) = (first.name, second.name);
     let seconds = LEASE_DURATION.as_secs();
     stage.finds(format!("{leader} holds the lease of {seconds} s and works. {standby} waits.")).await;
-    stage.does(format!("Services {} ask for an Ingress.", listed(BEFORE))).await;
+    stage.does(format!("Services {} are created with the annotation.", listed(BEFORE))).await;
     create_services(scene, &BEFORE).await?;
     let writes = Writes::wait_for(scene, BEFORE.len()).await?;
-    stage.finds(format!("{leader} created {} Ingresses.", writes.created_by(leader))).await;
+    stage.finds(format!("{leader} created {}.", counted(writes.created_by(leader), "Ingress"))).await;
 
     stage.does(format!("{leader} is killed. It has no time to give up the lease.")).await;
     let killed_at = Instant::now();
     first.kill().await;
-    stage.does(format!("Services {} ask for an Ingress.", listed(AFTER))).await;
+    stage.does(format!("Services {} are created with the annotation.", listed(AFTER))).await;
     create_services(scene, &AFTER).await?;
     let holder = holder(scene).await?;
     let waits = if second.is_leader() { "leads already" } else { "has to wait" };
@@ -64,8 +64,7 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     let ingresses = ingresses(scene);
     stage
         .finds(format!(
-            "{} Ingresses exist: {} created by {leader}, then {} by {standby}.",
-            ingresses,
+            "Ingresses on the server: {ingresses}. {leader} created {}, and then {standby} {}.",
             writes.created_by(leader),
             writes.created_by(standby)
         ))
@@ -74,13 +73,16 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
         (writes.created().saturating_sub(ingresses) + writes.conflicts(), writes.late(leader));
     stage
         .finds(format!(
-            "Ingresses created twice: {twice}. Requests of {leader} after the first of {standby}: {at_once}."
+            "Ingresses created twice: {twice}. Writes of {leader} after the first of {standby}: {at_once}."
         ))
         .await;
     stage.does(format!("{leader} is started again, and waits now.")).await;
     let again = IngressReplica::start(&scene.server, &scene.page.diagnostics, leader)?;
     scene.replicas = vec![second, again];
-    Ok(format!("{standby} led {took_over} after the kill; {ingresses} Ingresses, {twice} created twice"))
+    Ok(format!(
+        "{standby} led {took_over} after the kill; {}, {twice} created twice",
+        counted(ingresses, "Ingress")
+    ))
 }
 
 async fn create_services(scene: &Scene, names: &[&str]) -> anyhow::Result<()> {

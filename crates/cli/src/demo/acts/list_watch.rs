@@ -41,33 +41,39 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
     let replicas = workload::settled(scene).await?;
     workload::cached(scene).await?;
     let ready_after = took(began.elapsed());
-    let (deployment, deployed_at) = deployments_seen.first("the deployment").await?;
-    let (replica_set, replicated_at) = replica_sets_seen.first("the replica set").await?;
+    let (deployment, deployed_at) = deployments_seen.first("the informer receives the Deployment").await?;
+    let (replica_set, replicated_at) =
+        replica_sets_seen.first("the informer receives the ReplicaSet").await?;
     workload::newest_event(scene).await?;
     caught_up(scene).await?;
 
     let pods = scene.pods.store().snapshot();
     let events = scene.tap.events();
-    let (first_pod, count) = (events.first().map_or(0, |it| it.version), counted(pods.len(), "pod"));
-    let nodes: BTreeSet<&str> = pods.iter().filter_map(|it| workload::node_of(it)).collect();
-    let nodes = listed(nodes);
-    let events = counted(events.len(), "event");
+    let [deployed_at, replicated_at] = [deployed_at, replicated_at].map(|it| scene.versions.number(it));
     stage
         .finds(format!(
-            "Deployment {deployment} (version {deployed_at}) made ReplicaSet {replica_set} ({replicated_at})."
+            "Deployment {deployment} (version {deployed_at}) led to ReplicaSet {replica_set} (version {replicated_at})."
         ))
         .await;
-    stage.finds(format!("That made {count}, the first at version {first_pod}. They run on {nodes}.")).await;
-    stage
-        .finds(format!("The watch sent {events}. After {ready_after} the cache had {replicas} ready pods."))
-        .await;
-    Ok(format!("{replicas} pods ready in the cache after {ready_after}, by {events}"))
+    let count = counted(pods.len(), "pod");
+    let nodes: BTreeSet<&str> = pods.iter().filter_map(|it| workload::node_of(it)).collect();
+    match events.first().map(|it| scene.versions.number(it.version)) {
+        Some(first) if !nodes.is_empty() => {
+            let nodes = listed(nodes);
+            stage.finds(format!("It led to {count}, the first at version {first}, on {nodes}.")).await;
+        }
+        // A user has scaled it meanwhile.
+        _ => stage.finds(format!("It led to {count}.")).await,
+    }
+    let (events, ready) = (counted(events.len(), "event"), counted(replicas, "ready pod"));
+    stage.finds(format!("The watch sent {events}. After {ready_after} the cache had {ready}.")).await;
+    Ok(format!("{} in the cache after {ready_after}, by {events}", counted(replicas, "ready pod")))
 }
 
 /// Starts the informers, and waits until all clients have listed the pods and watch them.
 async fn list(scene: &Scene, stage: &Stage) -> anyhow::Result<()> {
-    stage.does("An informer of the pods in namespace demo starts, and two simpler clients:").await;
-    stage.does("one watches once, the other watches again when its watch ends.").await;
+    stage.does("An informer of the pods in namespace demo starts, and two clients without one:").await;
+    stage.does("\"watch once\" ends with its watch, \"watch again\" opens another watch.").await;
     scene.informers.start();
     scene.pods.start();
     within("the informer lists the pods", scene.pods.synced()).await??;
@@ -79,7 +85,7 @@ async fn list(scene: &Scene, stage: &Stage) -> anyhow::Result<()> {
         taps.iter().all(|it| it.watches() > 0)
     })
     .await?;
-    let (count, version) = (counted(scene.pods.store().len(), "pod"), scene.pods.last_sync_version());
+    let (count, version) = (counted(scene.pods.store().len(), "pod"), scene.last_version());
     stage.finds(format!("The informer listed {count} at version {version}, and watches from there.")).await;
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Act 5: all pods are replaced while gRPC calls go to them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch::grpc::{KubeChannel, Resolver};
@@ -12,7 +11,7 @@ use parking_lot::Mutex;
 use crate::demo::greeter::greet;
 use crate::demo::pod_servers::{PodServers, TARGET};
 use crate::demo::scene::Scene;
-use crate::demo::stage::{Stage, counted, grouped, listed};
+use crate::demo::stage::{Stage, counted, listed};
 use crate::demo::waiting::until;
 use crate::demo::workload::{self, NEW_IMAGE, WEB};
 
@@ -35,7 +34,7 @@ struct Calls {
 
 /// Plays the act. Returns its outcome.
 pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<String> {
-    let mut servers = PodServers::new(scene.client.clone(), Arc::clone(&scene.page.kill)).await?;
+    let mut servers = PodServers::new(scene.client.clone(), scene.page.kill.clone()).await?;
     let mut pods = scene.pods.changes_with(HandlerOptions::default().name("gRPC servers"))?;
     let resolver = Resolver::new(scene.client.clone());
     let channel = resolver.channel(&TARGET.parse()?).build()?;
@@ -62,8 +61,12 @@ async fn roll(
     let knows_all = || endpoints(channel) == workload::ready_on_server(scene);
     until("the channel has an endpoint for each ready pod", knows_all).await?;
     let before = endpoints(channel);
-    stage.finds(format!("The channel found {}:", counted(before.len(), "endpoint"))).await;
-    stage.finds(format!("{}.", listed(before.iter().map(String::as_str)))).await;
+    if before.is_empty() {
+        stage.finds(format!("The channel found no endpoint: {WEB} has no ready pods.")).await;
+    } else {
+        stage.finds(format!("The channel found {}:", counted(before.len(), "endpoint"))).await;
+        stage.finds(format!("{}.", listed(before.iter().map(String::as_str)))).await;
+    }
     let calling = stream::iter(0..CALLERS).for_each_concurrent(None, |_| call(channel, calls));
     let replaced = async {
         // Not those of `before`: a user may have deleted one of them since.
@@ -81,16 +84,16 @@ async fn roll(
         after = replaced => after?,
         () = calling => anyhow::bail!("the callers ended"),
     };
-    let names =
-        |some: &BTreeSet<String>, not: &BTreeSet<String>| listed(some.difference(not).map(String::as_str));
-    let (came, went) = (after.difference(&before).count(), before.difference(&after).count());
-    stage.finds(format!("{came} new: {}.", names(&after, &before))).await;
-    stage.finds(format!("{went} gone: {}.", names(&before, &after))).await;
+    let (new, gone) = (after.difference(&before), before.difference(&after));
+    let outcome = format!("{}, {} gone", counted(new.clone().count(), "new endpoint"), gone.clone().count());
+    stage.finds(format!("New endpoints: {}.", listed(new.map(String::as_str)))).await;
+    stage.finds(format!("Gone endpoints: {}.", listed(gone.map(String::as_str)))).await;
     let Calls { failed, last_failure, answered } = std::mem::take(&mut *calls.lock());
     let total = answered.values().sum::<usize>() + failed;
     let why = last_failure.map(|it| format!("; the last error is: {it}")).unwrap_or_default();
-    stage.finds(format!("{} were made meanwhile, {failed} failed{why}.", counted(total, "call"))).await;
-    Ok(format!("{} calls, {failed} failed; {came} new endpoints, {went} gone", grouped(total)))
+    let calls = counted(total, "call");
+    stage.finds(format!("Meanwhile the clients made {calls}: {failed} failed{why}.")).await;
+    Ok(format!("{calls}, {failed} failed; {outcome}"))
 }
 
 /// Makes calls one after another.

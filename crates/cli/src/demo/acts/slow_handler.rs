@@ -87,16 +87,16 @@ pub(super) async fn play(scene: &mut Scene, stage: &Stage) -> anyhow::Result<Str
 /// Prints what the slow handler received. Returns the outcome of the act.
 async fn report(stage: &Stage, slow: &Received, all: &Received, is_equal: bool) -> String {
     let (changes, deletions) = (counted(all.changes, "change"), counted(all.deletions, "deletion"));
-    let equal = if is_equal { "the same as" } else { "not" };
+    let equal = if is_equal { "equals" } else { "differs from" };
     stage
         .finds(format!(
-            "It received {} instead of {}. Its last state is {equal} that of the cache.",
+            "It received {} instead of {}. Its last state {equal} the cache.",
             counted(slow.changes, "change"),
             all.changes
         ))
         .await;
-    stage.finds(format!("It received {} of {deletions}: they are never merged.", slow.deletions)).await;
-    format!("{changes} in {} deliveries; {} of {deletions} delivered", slow.changes, slow.deletions)
+    stage.finds(format!("It received {} of {deletions}: deletions are never merged.", slow.deletions)).await;
+    format!("{changes}, {} after merging; {} of {deletions} delivered", slow.changes, slow.deletions)
 }
 
 /// Makes all the changes. Returns the version of the last one.
