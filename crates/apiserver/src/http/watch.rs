@@ -44,7 +44,7 @@ use crate::faults::{Disturbance, WatchFaults};
 use crate::reading::{Frame, Selection, event_for, initializing};
 use crate::registry::Kind;
 use crate::request::{InitialEvents, WatchOptions};
-use crate::store::{Change, Compacted, Cursor, Encoded, KnownState};
+use crate::store::{Change, Compacted, Cursor, Encoded};
 use crate::time;
 
 /// The maximum number of bytes of events in one batch: enough for one write, few enough to share
@@ -246,29 +246,38 @@ impl Watch {
     fn begin(&mut self, options: &WatchOptions, await_until: Instant) {
         let known = self.backend.store().known();
         match options.initial {
+            InitialEvents::None => self.begin_after(options.version, await_until),
             _ if options.version > known => {
                 self.state = WatchState::Awaiting(options.version, await_until, options.initial);
             }
             InitialEvents::Send => self.begin_with_state(options.version, await_until),
-            InitialEvents::FromNow => self.begin_after(known),
-            InitialEvents::None => self.begin_after(options.version),
+            InitialEvents::FromNow => self.begin_after(known, await_until),
         }
     }
 
-    fn begin_after(&mut self, version: u64) {
-        let revision = self.backend.store().revision();
-        match self.follow_after(KnownState { revision: revision.min(version), version }) {
+    /// Begins after a version, which is waited for if it was not seen yet. A version between two
+    /// that were seen is waited for too: if the copy lists then, instead of receiving each change,
+    /// a list does not show what came before the version and went after it.
+    fn begin_after(&mut self, version: u64, until: Instant) {
+        let from = self.backend.store().read_known(&self.kind.collection, |history, known| {
+            history.revision_of(version, known.revision)
+        });
+        let Some(from) = from else {
+            self.state = WatchState::Awaiting(version, until, InitialEvents::None);
+            return;
+        };
+        match self.follow_after(version, from) {
             Ok(cursor) => self.state = WatchState::Live(cursor),
             Err(compacted) => self.fail(&too_old(version, compacted)),
         }
     }
 
-    /// Returns a cursor for the changes after a state.
-    fn follow_after(&mut self, known: KnownState) -> Result<Cursor, Compacted> {
-        self.sent_version = known.version;
+    /// Returns a cursor for the changes after a version, whose state is that of `snapshot`.
+    fn follow_after(&mut self, version: u64, snapshot: u64) -> Result<Cursor, Compacted> {
+        self.sent_version = version;
         // Of a version that has arrived, a change may still follow: see `is_next`.
-        self.begun_at = if known.version > known.revision { known.version } else { 0 };
-        self.backend.store().watch(&self.kind.collection, known.revision)
+        self.begun_at = if version > snapshot { version } else { 0 };
+        self.backend.store().watch(&self.kind.collection, snapshot)
     }
 
     /// Takes the existing objects. The cursor starts right after them, so that no change is missed
@@ -279,30 +288,37 @@ impl Watch {
             if history.is_closed() {
                 return (None, known);
             }
-            let all = history.list_in(known.revision, self.selection.namespace.as_deref(), None);
+            let all = history.list_in(known.snapshot, self.selection.namespace.as_deref(), None);
             let all = all.into_iter().flatten();
             (Some(all.filter(|it| self.filter().holds(it)).cloned().collect::<Vec<_>>()), known)
         });
         // A copy may have been closed meanwhile: it is not empty.
         let Some(state) = state else { return self.fail(&initializing()) };
         if known.version < least {
-            // A change that has just arrived is older than a version that was known before.
+            // A copy has begun anew at an older version.
             self.state = WatchState::Awaiting(least, until, InitialEvents::Send);
             return;
         }
-        match self.follow_after(known) {
+        match self.follow_after(known.version, known.snapshot) {
             Ok(cursor) => self.state = WatchState::Initial(state.into_iter(), cursor),
-            Err(compacted) => self.fail(&too_old(known.revision, compacted)),
+            Err(compacted) => self.fail(&too_old(known.snapshot, compacted)),
         }
     }
 
     async fn await_version(&mut self, version: u64, until: Instant, initial: InitialEvents) {
         let backend = Arc::clone(&self.backend);
         let store = backend.store();
-        let in_time = timeout_at(until.min(self.deadline), store.reach(version)).await.is_ok();
+        let kind = Arc::clone(&self.kind);
+        let arrives = async {
+            match initial {
+                InitialEvents::None => store.see(&kind.collection, version).await,
+                _ => store.reach(version).await,
+            }
+        };
+        let in_time = timeout_at(until.min(self.deadline), arrives).await.is_ok();
         match initial {
-            InitialEvents::None if in_time => self.begin_after(version),
-            InitialEvents::FromNow if in_time => self.begin_after(store.known()),
+            InitialEvents::None if in_time => self.begin_after(version, until),
+            InitialEvents::FromNow if in_time => self.begin_after(store.known(), until),
             InitialEvents::None if self.deadline <= until => self.state = WatchState::Over,
             InitialEvents::None => self.fail(&unknown(version, store.known())),
             _ if in_time => self.begin_with_state(version, until),

@@ -170,13 +170,14 @@ impl Mirror {
     /// Records that the server has the same objects at `version` as the mirror at its version `at`,
     /// as a comparison has shown. Ignored if the mirror has another version by now.
     ///
-    /// Reads are at `version` then, until the next change. Unlike after [`Self::advance`], changes
-    /// up to it may still be fed: an object may have come and gone in between.
+    /// Reads are at `version` then, until the mirror has a later one. Unlike after
+    /// [`Self::advance`], changes up to it may still be fed: an object may have come and gone in
+    /// between.
     pub fn confirm(&self, at: u64, version: u64) {
         let shared = &*self.shared;
         let feed = shared.feed.lock();
         if feed.is_listed {
-            shared.backend.store.confirm(at, version);
+            shared.backend.store.confirm(&shared.collection, at, version);
         }
     }
 
@@ -211,6 +212,18 @@ impl Mirror {
     /// Dropping the future has no effect.
     pub async fn reach(&self, version: u64) {
         self.shared.backend.store.reach(version).await;
+    }
+
+    /// Waits until a watch can begin at a version: until it has arrived, or was confirmed. A version
+    /// between two that were confirmed does not suffice, although reads may begin there. Never
+    /// returns if that does not happen.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    pub async fn reach_for_watch(&self, version: u64) {
+        let shared = &*self.shared;
+        shared.backend.store.see(&shared.collection, version).await;
     }
 
     /// Ends the watches of a view with 410, because its rules have changed: their clients list

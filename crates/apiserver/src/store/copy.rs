@@ -9,6 +9,7 @@
 //! might hold an object that was created and deleted unseen.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use dogwatch_core::ObjectKey;
 
@@ -58,7 +59,7 @@ impl Store {
         let replaced = self.shared.collections.write().insert(Arc::clone(collection), begun);
         *revision = version;
         // It was about the previous content, whose versions may come again.
-        *self.shared.confirmed.lock() = (0, 0);
+        self.shared.confirmed.store(0, Ordering::Relaxed);
         // Before the lock of the revision is released: a reader that has found the old collection
         // must not read it at the new revision.
         self.shared.retire(replaced);
@@ -109,15 +110,17 @@ impl Store {
     /// Records that the other server has the objects of `revision` at a later `version` too. That
     /// makes the state of this version known, and no other: an object may have come and gone in
     /// between. Ignored if the revision is another by now.
-    pub fn confirm(&self, revision: u64, version: u64) {
+    ///
+    /// The state stays known when changes before that version arrive: pages of it are still read,
+    /// and a client that has seen this version must not see an earlier one later.
+    pub fn confirm(&self, collection: &CollectionName, revision: u64, version: u64) {
+        let copied = self.shared.collection(collection);
         let current = self.shared.revision();
-        let mut confirmed = self.shared.confirmed.lock();
-        if *current != revision || version <= revision || (confirmed.0 == revision && version <= confirmed.1)
-        {
+        if *current != revision || version <= revision || copied.removed.load(Ordering::Acquire) {
             return;
         }
-        *confirmed = (revision, version);
-        drop(confirmed);
+        Arc::make_mut(&mut copied.history.write()).confirm(version, revision);
+        self.shared.confirmed.fetch_max(version, Ordering::Relaxed);
         drop(current);
         self.shared.changes.notify();
     }
