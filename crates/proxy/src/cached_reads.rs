@@ -165,7 +165,13 @@ impl CachedReads {
         }
         // Before the share, which lists that only wait would keep from others.
         let newest = match read.needs_newest() && !is_stale {
-            true => Some(read.collection.newest().await),
+            true => match read.collection.newest().await {
+                // As kube-apiserver, which reads etcd if its cache is not new enough in time
+                // (`CacheDelegator.GetList` in k8s.io/apiserver v0.36.4
+                // pkg/storage/cacher/delegator.go).
+                Err(_) if !has_rules => return None,
+                newest => Some(newest),
+            },
             false => None,
         };
         let share = match self.share(read).await {
@@ -173,9 +179,11 @@ impl CachedReads {
             Err(busy) => return Some(busy),
         };
         let mut answer = read.respond(&allowed, is_stale, waits, newest, share).await;
-        let is_ahead = answer.status() == StatusCode::GATEWAY_TIMEOUT && read.version() > 0;
-        if is_ahead && !has_rules && !is_stale {
-            // The version has not arrived, or was not seen here: upstream may have it.
+        let is_behind =
+            matches!(answer.status(), StatusCode::GATEWAY_TIMEOUT | StatusCode::SERVICE_UNAVAILABLE);
+        if is_behind && !has_rules && !is_stale {
+            // The version has not arrived, was not seen here, or could not be asked for: upstream
+            // may have it.
             return None;
         }
         self.answered.fetch_add(1, Ordering::Relaxed);
@@ -230,7 +238,10 @@ impl Read<'_> {
 
     /// Returns false if the request is for a version that the collection does not reach soon.
     async fn is_reached(&self) -> bool {
-        self.collection.is_reached(self.version()).await
+        match self.target.verb {
+            Verb::Watch => self.collection.is_watchable(self.version()).await,
+            _ => self.collection.is_reached(self.version()).await,
+        }
     }
 
     /// Returns true for a list that has to show everything that was written before it.

@@ -21,8 +21,10 @@ use crate::rounds::Rounds;
 use crate::small_frames::{permits, small_frames};
 use crate::timed_body::timed;
 
-/// The time limit of a question about the newest version.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// The time limit of a question about the newest version, and for the changes up to it to arrive.
+/// After as long, kube-apiserver reads etcd instead of its cache (`blockTimeout` in
+/// k8s.io/apiserver v0.36.4 pkg/storage/cacher/watch_cache.go).
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The time in which the changes of a busy collection usually arrive. After it, the collection
 /// itself is compared: other resources may have changed.
@@ -108,6 +110,12 @@ impl Collection {
         tokio::time::timeout(ARRIVAL, mirror.reach(version)).await.is_ok()
     }
 
+    /// Waits a moment until a watch can begin at a version; returns false if it cannot.
+    pub(crate) async fn is_watchable(&self, version: u64) -> bool {
+        let mirror = self.feed.mirror();
+        tokio::time::timeout(ARRIVAL, mirror.reach_for_watch(version)).await.is_ok()
+    }
+
     /// Returns true for a custom resource: its columns and selectable fields are not known here.
     pub(crate) fn is_custom(&self) -> bool {
         !self.feed.mirror().has_protobuf()
@@ -166,6 +174,9 @@ impl Collection {
 
     /// Returns true if upstream has a version.
     pub(crate) async fn is_at_upstream(&self, version: u64) -> Result<bool, ApiError> {
+        if self.feed.mirror().known_version().is_some_and(|it| it >= version) {
+            return Ok(true);
+        }
         Ok(self.upstream.ask(|| self.within_limit(self.ask_version())).await? >= version)
     }
 
@@ -183,7 +194,14 @@ impl Collection {
     /// that the mirror has the newest state all the same.
     async fn compare(&self) -> Result<u64, Error> {
         let (epoch, mirror) = (self.feed.epoch(), self.feed.mirror());
+        let seen = mirror.known_version().unwrap_or_default();
         let newest = self.ask_version().await?;
+        if newest < seen {
+            // It was restored from a backup: what the mirror has is not what it has. The watch of
+            // the feed may not notice: kube-apiserver keeps one from a future version open.
+            self.feed.rolled_back(epoch);
+            return Err(malformed(&format!("its version is {newest}, and was {seen} before")));
+        }
         if tokio::time::timeout(ARRIVAL, mirror.reach(newest)).await.is_ok() {
             return Ok(newest);
         }

@@ -59,6 +59,8 @@ struct Progress {
     reached: Option<StateAt>,
     /// The newest state of upstream that was compared.
     compared: Option<StateAt>,
+    /// Set if upstream has shown an earlier version than before.
+    is_rolled_back: bool,
 }
 
 /// Hashes of objects at their versions, whose sum is the fingerprint of a collection.
@@ -83,6 +85,8 @@ pub(crate) struct Feed {
     health: Mutex<Option<HealthWatch>>,
     /// Notified to begin again with a list.
     restart: Notify,
+    /// Notified when the versions of upstream went back.
+    rolled_back: Notify,
     /// The replacements in progress, which cannot be cancelled.
     replacing: TaskTracker,
 }
@@ -100,6 +104,8 @@ enum Interrupted {
     Nameless,
     #[error("the rules have changed")]
     Restarted,
+    #[error("the versions of the API server went back, as after a restore from a backup")]
+    RolledBack,
     #[error("the collection is not served any more")]
     Gone,
 }
@@ -146,6 +152,7 @@ impl Feed {
             progress: Mutex::default(),
             health: Mutex::new(None),
             restart: Notify::new(),
+            rolled_back: Notify::new(),
             replacing: TaskTracker::new(),
         }
     }
@@ -193,6 +200,16 @@ impl Feed {
     /// Empties the mirror and begins again with a list: all watches end with 410.
     pub(crate) fn restart(&self) {
         self.restart.notify_one();
+    }
+
+    /// Empties the mirror and begins again with a list, because the versions of upstream went back.
+    /// Ignored if the mirror was emptied since `epoch`.
+    pub(crate) fn rolled_back(&self, epoch: u64) {
+        let mut progress = self.progress.lock();
+        if progress.epoch == epoch && !progress.is_rolled_back {
+            progress.is_rolled_back = true;
+            self.rolled_back.notify_one();
+        }
     }
 
     /// Follows upstream.
@@ -259,6 +276,7 @@ impl Feed {
         tokio::select! {
             biased;
             () = self.restart.notified() => Interrupted::Restarted,
+            () = self.rolled_back.notified() => Interrupted::RolledBack,
             interrupted = following => interrupted,
             _ended = reflector.run() => Interrupted::Gone,
         }
