@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dogwatch_apiserver::mirror::{
-    Mirror, MirrorError, MirrorEvent, MirrorEventType, MirrorObject, MirrorSettings, MirroredResource,
+    ListMemory, Mirror, MirrorError, MirrorEvent, MirrorEventType, MirrorObject, MirrorSettings, MirroredResource,
     Replacement,
 };
 use dogwatch_client::{Api, Client, Encoding};
@@ -79,6 +79,7 @@ pub(crate) struct Feed {
     client: Client,
     of: ResourceType,
     resource: MirroredResource,
+    list_memory: ListMemory,
     mirror: ArcSwap<Mirror>,
     fingerprints: Fingerprints,
     progress: Mutex<Progress>,
@@ -141,12 +142,18 @@ impl Hashes {
 
 impl Feed {
     /// Creates a feed of a collection into a mirror of it.
-    pub(crate) fn new(client: Client, of: ResourceType, resource: MirroredResource) -> Self {
-        let mirror = Mirror::new(resource.clone(), MirrorSettings::default());
+    pub(crate) fn new(
+        client: Client,
+        of: ResourceType,
+        resource: MirroredResource,
+        list_memory: ListMemory,
+    ) -> Self {
+        let mirror = Mirror::new(resource.clone(), settings(&list_memory));
         Self {
             client,
             of,
             resource,
+            list_memory,
             mirror: ArcSwap::from_pointee(mirror),
             fingerprints: Fingerprints::default(),
             progress: Mutex::default(),
@@ -232,7 +239,7 @@ impl Feed {
                 Interrupted::Mirror(error @ MirrorError::UnknownField { .. }) if encoding.is_none() => {
                     tracing::info!(%resource, %error, "listing again, in JSON");
                     encoding = Some(Encoding::Json);
-                    let mut settings = MirrorSettings::default();
+                    let mut settings = settings(&self.list_memory);
                     settings.protobuf = false;
                     self.mirror.store(Arc::new(Mirror::new(self.resource.clone(), settings)));
                     continue;
@@ -377,6 +384,12 @@ impl Feed {
         *progress = Progress { epoch: progress.epoch.wrapping_add(1), ..Progress::default() };
         mirror.reset();
     }
+}
+
+fn settings(list_memory: &ListMemory) -> MirrorSettings {
+    let mut settings = MirrorSettings::default();
+    settings.list_memory = Some(list_memory.clone());
+    settings
 }
 
 /// Returns an object in the form of the mirror.

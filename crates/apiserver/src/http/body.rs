@@ -13,6 +13,7 @@ use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
 
 use super::document::{Document, Incomplete};
+use super::list_memory::ListShare;
 use super::pieces::Pieces;
 
 /// The number of bytes compressed per poll: enough to be worth a write, few enough not to delay
@@ -32,6 +33,8 @@ pub struct Cut;
 /// after it is dropped.
 pub struct ResponseBody {
     inner: Inner,
+    /// The memory of a list.
+    share: Option<ListShare>,
 }
 
 type Events = Pin<Box<dyn Stream<Item = Result<Pieces, Cut>> + Send>>;
@@ -55,7 +58,7 @@ impl ResponseBody {
 
     /// Returns a body of a document.
     pub(super) fn document(document: Document) -> Self {
-        Self { inner: Inner::Document(document) }
+        Self::of(Inner::Document(document))
     }
 
     /// Returns a body of a document, compressed with gzip.
@@ -64,12 +67,27 @@ impl ResponseBody {
         // pkg/endpoints/handlers/responsewriters/writers.go: most of the gain for the least CPU
         // time.
         let encoder = Some(GzEncoder::new(Vec::new(), Compression::new(1)));
-        Self { inner: Inner::Gzip { document, encoder } }
+        Self::of(Inner::Gzip { document, encoder })
     }
 
     /// Returns a body of events as they occur, each batch in one frame.
     pub(super) fn events(events: impl Stream<Item = Result<Pieces, Cut>> + Send + 'static) -> Self {
-        Self { inner: Inner::Events(Box::pin(events)) }
+        Self::of(Inner::Events(Box::pin(events)))
+    }
+
+    fn of(inner: Inner) -> Self {
+        Self { inner, share: None }
+    }
+
+    /// Keeps the memory of a list until the body is dropped.
+    pub(super) fn hold(&mut self, share: Option<ListShare>) {
+        self.share = share;
+    }
+
+    /// Takes the memory of a list, if its mirror limits that: to give it back while the body is
+    /// sent.
+    pub fn take_share(&mut self) -> Option<ListShare> {
+        self.share.take()
     }
 
     /// Returns true if the body is made while it is read: it holds little memory.
