@@ -32,6 +32,7 @@ use super::definition_follower::DefinitionFollower;
 use super::guard::GuardedEvents;
 use super::metrics::CountedWatch;
 use super::negotiated::Negotiated;
+use super::pace::Pace;
 use super::parsed_request::ParsedRequest;
 use super::pieces::Pieces;
 use super::query::Query;
@@ -56,6 +57,10 @@ const MAX_INITIAL: usize = 500;
 /// The time before its end at which a watch gets a last bookmark: `nextBookmarkTime` in
 /// k8s.io/apiserver v0.36.4 pkg/storage/cacher/cache_watcher.go.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+
+/// The work of a change that is left out without being shown, in bytes of shown objects: its labels
+/// are compared.
+const LEFT_OUT: usize = 256;
 
 /// The time for sent events to leave before a fault rule cuts the connection.
 const FLUSH_TIME: Duration = Duration::from_millis(1);
@@ -91,6 +96,8 @@ struct Watch {
     /// The version that the client has, if the watch began before it had arrived here: changes up
     /// to it are not sent.
     begun_at: u64,
+    /// Set if other tasks have their turn before the next step.
+    pauses: bool,
     /// Batches that are ready to be written.
     ready: VecDeque<Pieces>,
     _counted: CountedWatch,
@@ -187,6 +194,7 @@ impl Reader {
             state: WatchState::Over,
             sent_version: options.version,
             begun_at: 0,
+            pauses: false,
             ready: VecDeque::new(),
             _counted: self.metrics.watch(&kind.def.group, &kind.def.plural),
         };
@@ -207,6 +215,9 @@ impl Stepwise for Watch {
         loop {
             if let Some(write) = self.ready.pop_front() {
                 return Step::Write(Ok(write));
+            }
+            if std::mem::take(&mut self.pauses) {
+                return Step::Yield;
             }
             match &self.state {
                 WatchState::Over => return Step::End,
@@ -363,6 +374,7 @@ impl Watch {
                 self.state = WatchState::Live(cursor);
             }
         }
+        self.pauses = batch.pieces.len() < BATCH / 2 && !is_last;
         self.deliver(batch);
     }
 
@@ -432,16 +444,23 @@ impl Watch {
         if self.waits_to_show || !self.faults.is_open() {
             return Some(Step::Run(Action::Send(first)));
         }
-        let (mut next, mut batch) = (Some(first), Batch::default());
+        let (mut next, mut batch, mut left_out) = (Some(first), Batch::default(), 0_usize);
         while let Some(change) = next.take() {
+            let (work, before) = (self.work_of(&change), batch.events);
             if self.is_next(&change)
                 && let Some(shown) = self.backend.show_change(change)
                 && let Some(frame) = event_for(&shown, &self.selection)
             {
                 self.add(&frame, &mut batch);
             }
-            next = self.next_if_room(batch.pieces.len(), batch.events);
+            if batch.events == before {
+                left_out = left_out.saturating_add(work);
+            }
+            next = self.next_if_room(batch.pieces.len().saturating_add(left_out), batch.events);
         }
+        // There may be many more changes that this watch does not show, and a client that gets
+        // little of them asks for more at once.
+        self.pauses = left_out >= BATCH;
         if self.faults.reshapes() {
             self.deliver(batch);
             return None;
@@ -450,11 +469,22 @@ impl Watch {
         (!batch.pieces.is_empty()).then(|| Step::Write(Ok(batch.pieces)))
     }
 
+    /// Returns the work of showing a change, in bytes.
+    fn work_of(&self, change: &Change) -> usize {
+        if self.before_conversion.is_none() {
+            return LEFT_OUT;
+        }
+        let states = change.before.iter().chain(&change.after);
+        states.map(|it| it.length()).fold(LEFT_OUT, usize::saturating_add)
+    }
+
     /// Sends changes like [`Self::send`], where a fault rule or a webhook may have to be waited
     /// for.
     async fn send_from(&mut self, first: Arc<Change>) {
         let (mut next, mut changes, mut size) = (Some(first), Vec::new(), 0_usize);
+        let mut pace = Pace::default();
         while let Some(change) = next.take() {
+            pace.after(self.work_of(&change)).await;
             if self.is_next(&change)
                 && let Some(change) = self.backend.show_change(change)
                 && let Some(frame) = event_for(&change, self.filter())
