@@ -18,7 +18,7 @@ use crate::active_rules::{ActiveRules, Generation};
 use crate::answer::{self, Answer};
 use crate::caller::{Allowed, Caller, Reviewed};
 use crate::collection::{Collection, Reached};
-use crate::ending_body::{Trust, ending};
+use crate::ending_body::{Trust, cut_at, ending};
 use crate::forward::Peer;
 use crate::read_target::{ReadTarget, Verb, parameter};
 use crate::reviews::{Purpose, ReviewError, Reviews};
@@ -171,17 +171,27 @@ impl CachedReads {
         if is_stale {
             answer.headers_mut().append(WARNING, HeaderValue::from_static(STALE));
         }
-        Some(self.guarded(answer, caller, read.target.clone(), allowed))
+        Some(self.guarded(answer, read, caller, allowed))
     }
 
-    /// Lets a watch end when its caller loses the right.
-    fn guarded(&self, answer: Answer, caller: Caller, target: ReadTarget, allowed: Allowed) -> Answer {
-        if target.verb != Verb::Watch || !answer.status().is_success() {
-            return answer;
+    /// Lets a watch end when its caller loses the right, and a list when the rules change: the
+    /// restart of its collection ends a watch then.
+    fn guarded(&self, answer: Answer, read: &Read<'_>, caller: Caller, allowed: Allowed) -> Answer {
+        let target = read.target.clone();
+        match target.verb {
+            _ if !answer.status().is_success() => answer,
+            Verb::List => {
+                let (rules, since) = (Arc::clone(&self.rules), Arc::clone(&read.generation));
+                let changed = rules.until_changed(since, target.group, target.resource);
+                answer.map(|body| cut_at(body, Box::pin(changed)))
+            }
+            Verb::Watch => {
+                let trust = Trust::until(self.reviews.open_until(allowed.asked));
+                let revoked = caller.revoked(Arc::clone(&self.reviews), target, allowed.user, trust.clone());
+                answer.map(|body| ending(body, Box::pin(revoked), trust))
+            }
+            _ => answer,
         }
-        let trust = Trust::until(self.reviews.open_until(allowed.asked));
-        let revoked = caller.revoked(Arc::clone(&self.reviews), target, allowed.user, trust.clone());
-        answer.map(|body| ending(body, Box::pin(revoked), Some(trust)))
     }
 }
 
