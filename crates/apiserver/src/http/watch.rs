@@ -270,9 +270,10 @@ impl Watch {
     /// that were seen is waited for too: if the copy lists then, instead of receiving each change,
     /// a list does not show what came before the version and went after it.
     fn begin_after(&mut self, version: u64, until: Instant) {
-        let from = self.backend.store().read_known(&self.kind.collection, |history, known| {
-            history.revision_of(version, known.revision)
-        });
+        let from = self
+            .backend
+            .store()
+            .read_known(&self.kind.collection, |history, known| history.revision_of(version, known.revision));
         let Some(from) = from else {
             self.state = WatchState::Awaiting(version, until, InitialEvents::None);
             return;

@@ -17,6 +17,10 @@ use super::encoded::Encoded;
 use super::history::History;
 use super::{Collection, CollectionName, LARGEST_LOG, LONGEST_LOG, Store};
 
+/// The number of changes from which they are written to a copy of the history, which then takes the
+/// place of the other one in one step: readers wait for a few changes only.
+const MANY: usize = 64;
+
 /// One change of a copy.
 #[derive(Clone, Debug)]
 pub struct CopiedChange {
@@ -86,21 +90,36 @@ impl Store {
         limits: CopyLimits,
     ) {
         let copied = self.shared.collection(collection);
-        let mut revision = self.shared.revision();
         let is_changed = !changes.is_empty();
-        if is_changed || is_listed {
-            let mut history = copied.history.write();
-            let history = Arc::make_mut(&mut history);
+        let (is_long, before) = (changes.len() >= MANY, self.revision());
+        let write = |history: &mut History| {
             for CopiedChange { key, after, last } in changes {
                 history.write_with_last(&key, version, after, last);
             }
             if is_listed {
-                history.skip(*revision, version);
+                history.skip(before, version);
             }
             history.shorten(limits.changes, limits.bytes);
+        };
+        let mut revision;
+        let mut replaced = None;
+        if is_long {
+            let mut next = History::clone(&copied.history());
+            write(&mut next);
+            revision = self.shared.revision();
+            let mut history = copied.history.write();
+            next.take_confirmed(&history);
+            replaced = Some(std::mem::replace(&mut *history, Arc::new(next)));
+        } else {
+            revision = self.shared.revision();
+            if is_changed || is_listed {
+                write(Arc::make_mut(&mut copied.history.write()));
+            }
         }
         *revision = version;
         drop(revision);
+        // Without a lock: it may hold the last references to many objects.
+        drop(replaced);
         if is_changed {
             copied.changes.notify();
         }

@@ -206,6 +206,12 @@ impl History {
         }
     }
 
+    /// Takes the confirmed versions of an earlier state of this history.
+    pub fn take_confirmed(&mut self, earlier: &Self) {
+        let kept = earlier.confirmed.iter().filter(|(_, revision)| *revision >= self.forgotten);
+        self.confirmed = kept.copied().collect();
+    }
+
     /// Returns the revision whose state a version has; `None` if that is not known. `newest` is the
     /// newest revision.
     pub fn revision_of(&self, version: u64, newest: u64) -> Option<u64> {

@@ -132,8 +132,7 @@ async fn a_list_takes_the_memory_of_what_it_selects() {
         (all.to_owned(), "application/yaml", MEMORY / 4),
         (format!("{all}?limit=1&resourceVersion=0"), "application/yaml", MEMORY / 4),
     ] {
-        let response =
-            maps.mirror.respond(request(&path, accept), View::unchanged(), &Newest(10)).await;
+        let response = maps.mirror.respond(request(&path, accept), View::unchanged(), &Newest(10)).await;
         assert_eq!(response.status(), 200, "{path}");
         let taken = MEMORY - memory.available();
         assert!(taken > 0 && taken <= most, "{path} takes {taken} bytes");
@@ -185,6 +184,43 @@ async fn an_idle_watch_costs_little() {
     });
     // Including the decoder of the test.
     assert!(used.bytes_current / 100 < 6 * 1024, "{} bytes", used.bytes_current / 100);
+}
+
+/// Regression test: a list of many objects takes its time to be fed, and meanwhile the version of
+/// the mirror could not be read, on which every request depends.
+#[test]
+fn readers_do_not_wait_for_the_writer() {
+    let maps = Maps::listed(10, &[map("a", 5, "red")]);
+    let mirror = maps.mirror.clone();
+    let (sender, read) = std::sync::mpsc::channel();
+    let read = maps.mirror.while_written(|| {
+        std::thread::spawn(move || {
+            mirror.confirm(10, 12);
+            let _ = sender.send((mirror.version(), mirror.known_version(), mirror.usage().objects));
+        });
+        read.recv_timeout(Duration::from_secs(60))
+    });
+    assert_eq!(read, Ok((Some(10), Some(12), 1)));
+}
+
+/// A list of many changes is written aside. What was confirmed meanwhile stays known.
+#[tokio::test(start_paused = true)]
+async fn a_long_list_of_changes_is_written_like_a_short_one() {
+    for count in [1, 63, 64, 1_000] {
+        let object = |number: u64, version: u64| map(&format!("o{number:04}"), version, "red");
+        let maps = Maps::listed(10, &Vec::from_iter((0..count).map(|it| object(it, 5))));
+        maps.mirror.confirm(10, 15);
+        let mut watching = maps.watch("resourceVersion=10").await;
+        assert_eq!(watching.now(), []);
+        maps.replace(2_000, &Vec::from_iter((0..count).map(|it| object(it, 20 + it))));
+        let seen: Vec<_> = (0..count).map(|it| Seen::Modified(object(it, 20 + it))).collect();
+        assert_eq!(watching.now(), seen);
+        let confirmed = "/api/v1/configmaps?resourceVersion=15&resourceVersionMatch=Exact&limit=1";
+        let page = maps.get(confirmed).await.json();
+        assert_eq!(page["items"][0], object(0, 5), "{count}");
+        let gap = maps.get("/api/v1/configmaps?resourceVersion=16&resourceVersionMatch=Exact").await;
+        assert_eq!(gap.code, 410, "{count}");
+    }
 }
 
 /// The objects that train the dictionary are not compressed, and all later ones are.
