@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dogwatch_apiserver::mirror::{
-    ListMemory, Mirror, MirrorError, MirrorEvent, MirrorEventType, MirrorObject, MirrorSettings, MirroredResource,
-    Replacement,
+    ListMemory, Mirror, MirrorError, MirrorEvent, MirrorEventType, MirrorObject, MirrorSettings,
+    MirroredResource, Replacement,
 };
 use dogwatch_client::{Api, Client, Encoding};
 use dogwatch_core::{Object, ObjectKey, ResourceType};
