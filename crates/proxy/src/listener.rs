@@ -156,8 +156,8 @@ impl<H: Handler> Endpoint<H> {
         });
         let builder = settings(Streams { tasks: self.tasks.clone(), stop: self.immediate.clone() });
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
-        // hyper has no limit for the first bytes, by which it tells HTTP/1.1 and HTTP/2 apart, nor
-        // for an HTTP/2 connection that answers pings.
+        // hyper has no limit for the first bytes, which decide between HTTP/1.1 and HTTP/2, nor for
+        // an HTTP/2 connection that answers pings.
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => Some(ended),

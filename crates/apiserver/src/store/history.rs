@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use dogwatch_core::ObjectKey;
 
-use super::KnownState;
 use super::encoded::Encoded;
+use super::known_state::KnownState;
 use super::log::{Change, Log};
 use super::objects::Objects;
 

@@ -25,6 +25,7 @@ mod picked;
 mod received;
 mod objects;
 mod log;
+mod known_state;
 mod history;
 mod storage;
 mod copy;
@@ -43,6 +44,7 @@ pub(crate) use copy::{CopiedChange, CopyLimits};
 pub(crate) use encoded::{Draft, Encoded, Unstorable};
 pub(crate) use event_type::EventType;
 pub(crate) use history::{Compacted, History};
+pub(crate) use known_state::KnownState;
 pub(crate) use log::Change;
 pub(crate) use picked::Paths;
 pub(crate) use received::{NotStored, Received};
@@ -113,26 +115,6 @@ pub enum Expect {
 pub struct Lost {
     /// The current object, if it exists.
     pub current: Option<Arc<Encoded>>,
-}
-
-/// The state that a read finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownState {
-    /// The newest revision.
-    pub revision: u64,
-    /// The version whose state is known. It is later than the revision only for a copy of another
-    /// server, which has not seen that version itself.
-    pub version: u64,
-    /// The revision whose state that is. It is earlier than the newest one while the changes before
-    /// the known version arrive.
-    pub snapshot: u64,
-}
-
-impl KnownState {
-    /// Returns the state at a revision, of which nothing later is known.
-    pub fn at(revision: u64) -> Self {
-        Self { revision, version: revision, snapshot: revision }
-    }
 }
 
 /// A position in the log of a collection; moves only forward.
