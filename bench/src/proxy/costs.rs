@@ -78,11 +78,11 @@ impl Comparison {
     }
 
     /// Returns the same ratio without the CPU time of the writes, and of what the API server does
-    /// without clients, which counts for longer in a phase that takes longer.
+    /// without clients, which counts for longer in a phase that takes longer. `None` if one of the
+    /// rests is lost in the differences between two measurements: it is not zero then.
     pub(super) fn ratio_without_writes(&self, floor: Floor) -> Option<f64> {
-        let writes = floor.writes_cpu - floor.idle_cpu * floor.writes_seconds;
-        let cpu = |it: &Costs| (it.upstream_cpu - floor.idle_cpu * it.seconds - writes).max(0.0);
-        (cpu(&self.direct) > 0.0).then(|| cpu(&self.through) / cpu(&self.direct))
+        let (direct, through) = (self.direct.without_writes(floor)?, self.through.without_writes(floor)?);
+        Some(through / direct)
     }
 
     /// Returns the KB of resident memory of each idle watcher.
@@ -104,6 +104,15 @@ impl Comparison {
     /// proxy.
     pub(super) fn added_p99_ms(&self) -> Option<f64> {
         Some(ms(self.through.p99?) - ms(self.direct.p99?))
+    }
+}
+
+impl Costs {
+    /// Returns the CPU seconds of the API server for the watches alone, if they can be measured.
+    pub(super) fn without_writes(&self, floor: Floor) -> Option<f64> {
+        let writes = floor.writes_cpu - floor.idle_cpu * floor.writes_seconds;
+        let cpu = self.upstream_cpu - floor.idle_cpu * self.seconds - writes;
+        (cpu > 0.0).then_some(cpu)
     }
 }
 

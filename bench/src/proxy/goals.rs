@@ -22,8 +22,8 @@ pub(super) fn verdicts(comparison: &Comparison, floor: Floor) -> String {
     let (per_watcher, watches) = (comparison.kb_per_watcher(), comparison.through_upward.watches);
     let mut lines = String::new();
     let mut add = |met: Option<bool>, goal: &str, value: String| {
-        let verdict = met.map_or("not measured", |met| if met { "met" } else { "missed" });
-        let _ = writeln!(lines, "{verdict:12} {goal:62} {value:>9}");
+        let verdict = met.map_or("not measurable", |met| if met { "met" } else { "missed" });
+        let _ = writeln!(lines, "{verdict:14} {goal:62} {value:>9}");
     };
     let ratio = comparison.upstream_ratio();
     add(
@@ -105,7 +105,7 @@ mod tests {
 
     fn begins(comparison: &Comparison) -> Vec<String> {
         let verdicts = verdicts(comparison, FLOOR);
-        verdicts.lines().take(7).map(|it| it[..12].trim().to_owned()).collect()
+        verdicts.lines().take(7).map(|it| it[..14].trim().to_owned()).collect()
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
     fn the_latency_of_an_overloaded_machine_is_not_judged() {
         let mut comparison = comparison();
         comparison.direct.busy = 0.95;
-        assert_eq!(begins(&comparison), ["met", "met", "met", "met", "met", "not measured", "met"]);
+        assert_eq!(begins(&comparison), ["met", "met", "met", "met", "met", "not measurable", "met"]);
         assert!(verdicts(&comparison, FLOOR).contains("fewer --changes"));
     }
 
@@ -142,6 +142,19 @@ mod tests {
     fn memory_is_not_compared_with_a_client_go_that_was_not_measured() {
         let verdicts = verdicts(&comparison(), Floor { client_go_kb: None, ..FLOOR });
         let line = verdicts.lines().find(|it| it.contains("client-go")).unwrap();
-        assert!(line.starts_with("not measured"), "{line}");
+        assert!(line.starts_with("not measurable"), "{line}");
+    }
+
+    /// Regression test: the CPU time of a single watch is less than what two measurements of the
+    /// same writes differ by, and a negative rest was printed as a ratio of zero, and as met.
+    #[test]
+    fn a_ratio_that_is_lost_in_the_writes_is_not_a_goal_that_is_met() {
+        for lost in [0.3, 0.1] {
+            let mut comparison = comparison();
+            comparison.through.upstream_cpu = lost;
+            let verdicts = verdicts(&comparison, FLOOR);
+            let line = verdicts.lines().nth(1).unwrap();
+            assert!(line.starts_with("not measurable") && line.ends_with(" -"), "{line}");
+        }
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn table(comparison: &Comparison, floor: Floor) -> String {
     let percent = |cpu: f64, it: &Costs| Some(cpu / it.seconds * 100.0).filter(|it| it.is_finite());
     both("upstream CPU, s", &|it| Some(it.upstream_cpu), 2);
     both("upstream CPU, % of a core", &|it| percent(it.upstream_cpu, it), 1);
-    both("upstream CPU without the writes, s", &|it| Some((it.upstream_cpu - floor.writes_cpu).max(0.0)), 2);
+    both("upstream CPU without the writes, s", &|it| it.without_writes(floor), 2);
     both("proxy CPU, s", &|it| it.proxy_cpu, 2);
     both("proxy CPU, % of a core", &|it| percent(it.proxy_cpu?, it), 1);
     both("CPU of this load, % of a core", &|it| percent(it.load_cpu, it), 1);

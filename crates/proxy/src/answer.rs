@@ -33,13 +33,6 @@ pub(crate) fn unavailable(message: &str, seconds: u32) -> Answer {
     answer
 }
 
-/// Builds the answer to a request that the client may repeat after a while, as nothing was done.
-pub(crate) fn too_many(message: &str, seconds: u32) -> Answer {
-    let mut answer = error(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
-    answer.headers_mut().insert(RETRY_AFTER, seconds.into());
-    answer
-}
-
 /// Returns the status at the end of a watch whose client has to list again.
 pub(crate) fn expired() -> Value {
     json!({

@@ -7,39 +7,28 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use dogwatch_apiserver::ApiError;
 use dogwatch_apiserver::mirror::{Freshness, Pending, is_mirror_token};
 use http::header::{ACCEPT, HeaderName, HeaderValue, UPGRADE, USER_AGENT};
 use http::request::Parts;
 use http::{Request, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::active_rules::{ActiveRules, Generation};
 use crate::answer::{self, Answer};
 use crate::caller::{Allowed, Caller, Reviewed};
 use crate::collection::{Collection, Reached};
-use crate::ending_body::{Trust, ending};
+use crate::ending_body::{Trust, cut_at, ending};
 use crate::forward::Peer;
 use crate::read_target::{ReadTarget, Verb, parameter};
 use crate::reviews::{Purpose, ReviewError, Reviews};
 use crate::rules::Rule;
-use crate::small_frames::permits;
 
 /// The header that says that an answer may be old. RFC 9111 retired its caching codes and left it
 /// to the API, whose clients print it.
 const WARNING: HeaderName = HeaderName::from_static("warning");
 const STALE: &str =
     "299 - \"the API server cannot be reached: this is the last state that the proxy has seen\"";
-
-/// The memory that lists may take that are encoded before they are sent: short ones, YAML, indented
-/// JSON, and protobuf that rules change. A client without a share waits, and is then asked to come
-/// back.
-const LIST_MEMORY: u64 = 512 * 1024 * 1024;
-
-/// The time that a list waits for its share.
-const LIST_WAIT: Duration = Duration::from_secs(10);
 
 /// A group, a version and a plural name.
 pub(crate) type CollectionName = (String, String, String);
@@ -50,8 +39,6 @@ pub(crate) struct CachedReads {
     reviews: Arc<Reviews>,
     rules: Arc<ActiveRules>,
     answered: AtomicU64,
-    /// In units of [`permits`].
-    list_memory: Arc<Semaphore>,
 }
 
 /// A read, and what decides about it.
@@ -70,8 +57,7 @@ impl CachedReads {
         reviews: Arc<Reviews>,
         rules: Arc<ActiveRules>,
     ) -> Self {
-        let list_memory = Arc::new(Semaphore::new(permits(LIST_MEMORY) as usize));
-        Self { collections, reviews, rules, answered: AtomicU64::new(0), list_memory }
+        Self { collections, reviews, rules, answered: AtomicU64::new(0) }
     }
 
     /// Returns the collections with their names.
@@ -163,52 +149,49 @@ impl CachedReads {
                 _ => {}
             }
         }
-        // Before the share, which lists that only wait would keep from others.
         let newest = match read.needs_newest() && !is_stale {
-            true => Some(read.collection.newest().await),
+            true => match read.collection.newest().await {
+                // As kube-apiserver, which reads etcd if its cache is not new enough in time
+                // (`CacheDelegator.GetList` in k8s.io/apiserver v0.36.4
+                // pkg/storage/cacher/delegator.go).
+                Err(_) if !has_rules => return None,
+                newest => Some(newest),
+            },
             false => None,
         };
-        let share = match self.share(read).await {
-            Ok(share) => share,
-            Err(busy) => return Some(busy),
-        };
-        let mut answer = read.respond(&allowed, is_stale, waits, newest, share).await;
-        let is_ahead = answer.status() == StatusCode::GATEWAY_TIMEOUT && read.version() > 0;
-        if is_ahead && !has_rules && !is_stale {
-            // The version has not arrived, or was not seen here: upstream may have it.
+        let mut answer = read.respond(&allowed, is_stale, waits, newest).await;
+        let is_behind =
+            matches!(answer.status(), StatusCode::GATEWAY_TIMEOUT | StatusCode::SERVICE_UNAVAILABLE);
+        if is_behind && !has_rules && !is_stale {
+            // The version has not arrived, was not seen here, or could not be asked for: upstream
+            // may have it.
             return None;
         }
         self.answered.fetch_add(1, Ordering::Relaxed);
         if is_stale {
             answer.headers_mut().append(WARNING, HeaderValue::from_static(STALE));
         }
-        Some(self.guarded(answer, caller, read.target.clone(), allowed))
+        Some(self.guarded(answer, read, caller, allowed))
     }
 
-    /// Waits for the memory that a list may take, until it is known if it is encoded while it is
-    /// sent. The error is the answer if there is none.
-    async fn share(&self, read: &Read<'_>) -> Result<Option<OwnedSemaphorePermit>, Answer> {
-        if read.target.verb != Verb::List {
-            return Ok(None);
+    /// Lets a watch end when its caller loses the right, and a list when the rules change: the
+    /// restart of its collection ends a watch then.
+    fn guarded(&self, answer: Answer, read: &Read<'_>, caller: Caller, allowed: Allowed) -> Answer {
+        let target = read.target.clone();
+        match target.verb {
+            _ if !answer.status().is_success() => answer,
+            Verb::List => {
+                let (rules, since) = (Arc::clone(&self.rules), Arc::clone(&read.generation));
+                let changed = rules.until_changed(since, target.group, target.resource);
+                answer.map(|body| cut_at(body, Box::pin(changed)))
+            }
+            Verb::Watch => {
+                let trust = Trust::until(self.reviews.open_until(allowed.asked));
+                let revoked = caller.revoked(Arc::clone(&self.reviews), target, allowed.user, trust.clone());
+                answer.map(|body| ending(body, Box::pin(revoked), trust))
+            }
+            _ => answer,
         }
-        let query = read.parts.uri.query().unwrap_or_default();
-        let limit = parameter(query, "limit").and_then(|it| it.parse().ok());
-        let needed = permits(read.collection.list_size(limit).min(LIST_MEMORY));
-        let acquiring = Arc::clone(&self.list_memory).acquire_many_owned(needed);
-        match tokio::time::timeout(LIST_WAIT, acquiring).await {
-            Ok(share) => Ok(share.ok()),
-            Err(_) => Err(answer::too_many("the proxy is sending as many lists as it has memory for", 1)),
-        }
-    }
-
-    /// Lets a watch end when its caller loses the right.
-    fn guarded(&self, answer: Answer, caller: Caller, target: ReadTarget, allowed: Allowed) -> Answer {
-        if target.verb != Verb::Watch || !answer.status().is_success() {
-            return answer;
-        }
-        let trust = Trust::until(self.reviews.open_until(allowed.asked));
-        let revoked = caller.revoked(Arc::clone(&self.reviews), target, allowed.user, trust.clone());
-        answer.map(|body| ending(body, Box::pin(revoked), Some(trust)))
     }
 }
 
@@ -230,7 +213,10 @@ impl Read<'_> {
 
     /// Returns false if the request is for a version that the collection does not reach soon.
     async fn is_reached(&self) -> bool {
-        self.collection.is_reached(self.version()).await
+        match self.target.verb {
+            Verb::Watch => self.collection.is_watchable(self.version()).await,
+            _ => self.collection.is_reached(self.version()).await,
+        }
     }
 
     /// Returns true for a list that has to show everything that was written before it.
@@ -253,7 +239,6 @@ impl Read<'_> {
         is_stale: bool,
         waits: bool,
         newest: Option<Result<u64, ApiError>>,
-        share: Option<OwnedSemaphorePermit>,
     ) -> Answer {
         let agent = self.parts.headers.get(USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
         let rules = self.rules.iter().filter(|it| it.callers.contain(&allowed.user.name, agent));
@@ -270,7 +255,7 @@ impl Read<'_> {
             (None, false, true) => &reached,
             (None, false, false) => self.collection,
         };
-        self.collection.respond(request, view, freshness, share).await
+        self.collection.respond(request, view, freshness).await
     }
 }
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_apimachinery::ApiError;
-use dogwatch_apiserver::ResponseBody as MirrorBody;
-use dogwatch_apiserver::mirror::{Freshness, MirrorUsage, MirroredResource, Pending, View};
+use dogwatch_apiserver::mirror::{Freshness, ListMemory, MirrorUsage, MirroredResource, Pending, View};
 use dogwatch_client::discovery::ServedResource;
 use dogwatch_client::{Api, Client, Error, ListEvent};
 use dogwatch_core::{ListParams, Meta, ObjectKey, Reason, ResourceType, Scope};
@@ -13,16 +12,17 @@ use dogwatch_informer::HealthState;
 use futures_util::TryStreamExt;
 use http::Request;
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::answer::Answer;
 use crate::feed::{Feed, StateAt};
 use crate::rounds::Rounds;
-use crate::small_frames::{permits, small_frames};
+use crate::small_frames::small_frames;
 use crate::timed_body::timed;
 
-/// The time limit of a question about the newest version.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// The time limit of a question about the newest version, and for the changes up to it to arrive.
+/// After as long, kube-apiserver reads etcd instead of its cache (`blockTimeout` in
+/// k8s.io/apiserver v0.36.4 pkg/storage/cacher/watch_cache.go).
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The time in which the changes of a busy collection usually arrive. After it, the collection
 /// itself is compared: other resources may have changed.
@@ -36,12 +36,9 @@ const BOOKMARK: Duration = Duration::from_secs(90);
 /// (`--request-timeout`).
 const LIST_TIME: Duration = Duration::from_secs(60);
 
-/// The number of bytes that a list holds while it is encoded and sent, and those for each object.
-const STREAMED_LIST: u64 = 256 * 1024;
-const REFERENCE: u64 = size_of::<usize>() as u64;
-
-/// The number of bytes of JSON for each stored byte, at most, if it is stored in protobuf.
-const JSON_GROWTH: u64 = 3;
+/// The memory that lists may take together that have not been sent, and the time that one waits for
+/// its share.
+const LIST_MEMORY: (usize, Duration) = (512 * 1024 * 1024, Duration::from_secs(10));
 
 /// One cached collection.
 pub(crate) struct Collection {
@@ -64,14 +61,16 @@ struct Keyed {
 }
 
 impl Collection {
-    /// Creates a collection of a served resource; nothing is requested before [`Self::run`].
-    pub(crate) fn new(client: &Client, served: &ServedResource) -> Arc<Self> {
+    /// Creates a collection of a served resource; nothing is requested before [`Self::run`]. Its
+    /// lists take `memory` until they are sent.
+    pub(crate) fn new(client: &Client, served: &ServedResource, memory: &ListMemory) -> Arc<Self> {
         let of = &served.resource;
         let mut resource = MirroredResource::new(&of.gvk.group, &of.gvk.version, &of.plural, &of.gvk.kind);
         if of.scope == Scope::Namespaced {
             resource = resource.namespaced();
         }
-        let feed = Feed::new(client.clone(), of.clone(), resource.singular(&served.singular));
+        let resource = resource.singular(&served.singular);
+        let feed = Feed::new(client.clone(), of.clone(), resource, memory.clone());
         Arc::new(Self {
             client: client.clone(),
             of: of.clone(),
@@ -108,6 +107,12 @@ impl Collection {
         tokio::time::timeout(ARRIVAL, mirror.reach(version)).await.is_ok()
     }
 
+    /// Waits a moment until a watch can begin at a version; returns false if it cannot.
+    pub(crate) async fn is_watchable(&self, version: u64) -> bool {
+        let mirror = self.feed.mirror();
+        tokio::time::timeout(ARRIVAL, mirror.reach_for_watch(version)).await.is_ok()
+    }
+
     /// Returns true for a custom resource: its columns and selectable fields are not known here.
     pub(crate) fn is_custom(&self) -> bool {
         !self.feed.mirror().has_protobuf()
@@ -134,38 +139,19 @@ impl Collection {
         request: Request<()>,
         view: View,
         freshness: &dyn Freshness,
-        share: Option<OwnedSemaphorePermit>,
     ) -> Answer {
-        let response = self.feed.mirror().respond(request, view, freshness).await;
+        let mut response = self.feed.mirror().respond(request, view, freshness).await;
+        let share = response.body_mut().take_share();
         let is_list = share.is_some();
-        let share = share.map(|it| self.kept_share(it, response.body()));
         let answer = response.map(|body| small_frames(body, share));
         if is_list { answer.map(|body| timed(body, LIST_TIME)) } else { answer }
     }
 
-    /// Returns the part of a list's share that it keeps while it is sent: a list that is encoded
-    /// meanwhile holds a reference to each object only.
-    fn kept_share(&self, mut share: OwnedSemaphorePermit, body: &MirrorBody) -> OwnedSemaphorePermit {
-        if body.is_streamed() {
-            let held = (self.usage().objects as u64).saturating_mul(REFERENCE).saturating_add(STREAMED_LIST);
-            let surplus = share.num_permits().saturating_sub(permits(held) as usize);
-            drop(share.split(surplus));
-        }
-        share
-    }
-
-    /// Returns an estimate of the number of bytes of a list with this limit, if it is not encoded
-    /// while it is sent.
-    pub(crate) fn list_size(&self, limit: Option<u64>) -> u64 {
-        let usage = self.usage();
-        let (objects, length) = (usage.objects as u64, usage.length as u64);
-        let listed = limit.filter(|it| *it > 0).map_or(objects, |it| it.min(objects));
-        let average = length.div_ceil(objects.max(1));
-        average.saturating_mul(listed).saturating_mul(JSON_GROWTH)
-    }
-
     /// Returns true if upstream has a version.
     pub(crate) async fn is_at_upstream(&self, version: u64) -> Result<bool, ApiError> {
+        if self.feed.mirror().known_version().is_some_and(|it| it >= version) {
+            return Ok(true);
+        }
         Ok(self.upstream.ask(|| self.within_limit(self.ask_version())).await? >= version)
     }
 
@@ -183,7 +169,14 @@ impl Collection {
     /// that the mirror has the newest state all the same.
     async fn compare(&self) -> Result<u64, Error> {
         let (epoch, mirror) = (self.feed.epoch(), self.feed.mirror());
+        let seen = mirror.known_version().unwrap_or_default();
         let newest = self.ask_version().await?;
+        if newest < seen {
+            // It was restored from a backup: what the mirror has is not what it has. The watch of
+            // the feed may not notice: kube-apiserver keeps one from a future version open.
+            self.feed.rolled_back(epoch);
+            return Err(malformed(&format!("its version is {newest}, and was {seen} before")));
+        }
         if tokio::time::timeout(ARRIVAL, mirror.reach(newest)).await.is_ok() {
             return Ok(newest);
         }
@@ -243,6 +236,11 @@ impl Freshness for Reached<'_> {
     fn watch_wait(&self) -> Option<Duration> {
         Some(BOOKMARK)
     }
+}
+
+/// Returns the memory for the lists of all collections.
+pub(crate) fn list_memory() -> ListMemory {
+    ListMemory::new(LIST_MEMORY.0, LIST_MEMORY.1)
 }
 
 fn version(text: &str) -> Result<u64, Error> {

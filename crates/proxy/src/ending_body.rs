@@ -37,16 +37,27 @@ impl Trust {
     }
 }
 
-/// Returns a body that ends with `ending`. While `trust` is over, it has nothing to send: `ending`
-/// extends the trust, or resolves.
-pub(crate) fn ending(body: ResponseBody, ending: Ending, trust: Option<Trust>) -> ResponseBody {
-    boxed(EndingBody { body: Some(body), ending, has_ended: false, trust, events: None })
+/// The error of a body that was cut: it is not complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the rules of the proxy have changed, and what was sent is not what the caller sees now")]
+pub(crate) struct RulesChanged;
+
+/// Returns the body of a watch from memory, whose frames are complete events, that ends with
+/// `ending`. While `trust` is over, it has nothing to send: `ending` extends it, or resolves.
+pub(crate) fn ending(body: ResponseBody, ending: Ending, trust: Trust) -> ResponseBody {
+    EndingBody::boxed(body, ending, EndKind::Complete(trust))
+}
+
+/// Returns a body that fails with `ending`: a client must not take the part that was sent for the
+/// complete document.
+pub(crate) fn cut_at(body: ResponseBody, ending: Ending) -> ResponseBody {
+    EndingBody::boxed(body, ending, EndKind::Cut)
 }
 
 /// Returns the body of a watch that ends with `ending`: its last event is the one that was sent in
 /// part then, and an error follows it.
 pub(crate) fn ending_watch(body: ResponseBody, ending: Ending, events: EventBoundaries) -> ResponseBody {
-    boxed(EndingBody { body: Some(body), ending, has_ended: false, trust: None, events: Some(events) })
+    EndingBody::boxed(body, ending, EndKind::LastEvent(events))
 }
 
 struct EndingBody {
@@ -55,9 +66,23 @@ struct EndingBody {
     ending: Ending,
     /// Set once `ending` has resolved.
     has_ended: bool,
-    trust: Option<Trust>,
-    /// Set if the client gets an error at the end.
-    events: Option<EventBoundaries>,
+    kind: EndKind,
+}
+
+/// The end of a body that ends early.
+enum EndKind {
+    /// It is complete, and has nothing to send while the trust is over.
+    Complete(Trust),
+    /// It fails.
+    Cut,
+    /// The client gets an event with an error.
+    LastEvent(EventBoundaries),
+}
+
+impl EndingBody {
+    fn boxed(body: ResponseBody, ending: Ending, kind: EndKind) -> ResponseBody {
+        boxed(Self { body: Some(body), ending, has_ended: false, kind })
+    }
 }
 
 impl Body for EndingBody {
@@ -69,20 +94,30 @@ impl Body for EndingBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
         // Before the next event, which the caller may not see.
         this.has_ended = this.has_ended || this.ending.as_mut().poll(context).is_ready();
-        if this.has_ended && this.events.as_ref().is_none_or(EventBoundaries::is_between) {
-            let has_body = this.body.take().is_some();
-            let last = this.events.as_ref().filter(|_| has_body).map(EventBoundaries::expired_event);
-            return Poll::Ready(last.map(|it| Ok(Frame::data(it))));
+        if this.has_ended {
+            let last = match &this.kind {
+                EndKind::LastEvent(events) if !events.is_between() => None,
+                EndKind::LastEvent(events) => Some(Some(Ok(Frame::data(events.expired_event())))),
+                EndKind::Cut if body.is_end_stream() => Some(None),
+                EndKind::Cut => Some(Some(Err(RulesChanged.into()))),
+                EndKind::Complete(_) => Some(None),
+            };
+            if let Some(last) = last {
+                this.body = None;
+                return Poll::Ready(last);
+            }
         }
-        let Some(body) = &mut this.body else { return Poll::Ready(None) };
-        // The review that was begun above wakes the reader when it has ended.
-        if this.trust.as_ref().is_some_and(|it| it.end() <= Instant::now()) {
+        if let EndKind::Complete(trust) = &this.kind
+            && trust.end() <= Instant::now()
+        {
+            // The review that was begun above wakes the reader when it has ended.
             return Poll::Pending;
         }
         let frame = ready!(Pin::new(body).poll_frame(context));
-        let Some(events) = &mut this.events else { return Poll::Ready(frame) };
+        let EndKind::LastEvent(events) = &mut this.kind else { return Poll::Ready(frame) };
         Poll::Ready(frame.map(|frame| {
             frame.map(|frame| match frame.into_data() {
                 Ok(mut data) if this.has_ended => {
@@ -103,8 +138,8 @@ impl Body for EndingBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            Some(body) if self.events.is_none() => body.size_hint(),
+        match (&self.body, &self.kind) {
+            (Some(body), EndKind::Complete(_) | EndKind::Cut) => body.size_hint(),
             _ => SizeHint::default(),
         }
     }
@@ -128,10 +163,27 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_ends_before_its_next_event() {
-        let open = ending(event(), Box::pin(std::future::pending()), None);
+        let trust = || Trust::until(Instant::now() + Duration::from_secs(10));
+        let open = ending(event(), Box::pin(std::future::pending()), trust());
         assert_eq!(open.collect().await.unwrap().to_bytes(), "an event\n");
-        let ended = ending(event(), Box::pin(std::future::ready(())), None);
+        let ended = ending(event(), Box::pin(std::future::ready(())), trust());
         assert!(ended.collect().await.unwrap().to_bytes().is_empty());
+    }
+
+    /// Regression test: the rules changed while a list was passed on, and its response ended as if
+    /// it were complete.
+    #[tokio::test]
+    async fn a_document_that_is_cut_fails() {
+        let open = cut_at(event(), Box::pin(std::future::pending()));
+        assert_eq!(open.collect().await.unwrap().to_bytes(), "an event\n");
+        let error = cut_at(event(), Box::pin(std::future::ready(()))).collect().await.unwrap_err();
+        assert!(error.to_string().contains("rules"), "{error}");
+
+        let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+        let mut body = cut_at(event(), Box::pin(async { drop(receiver.await) }));
+        assert!(body.frame().await.unwrap().is_ok());
+        drop(sender);
+        assert!(body.frame().await.is_none(), "it was sent completely");
     }
 
     /// A client stops reading, its right is revoked, and it reads again: what was written since
@@ -146,7 +198,7 @@ mod tests {
             reviewed.extend(Instant::now() + Duration::from_secs(10));
             std::future::pending().await
         };
-        let mut body = ending(event(), Box::pin(review), Some(trust));
+        let mut body = ending(event(), Box::pin(review), trust);
         tokio::time::advance(Duration::from_secs(60)).await;
         let early = futures_util::future::poll_immediate(body.frame()).await;
         assert!(early.is_none(), "the review has only begun");

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dogwatch_apiserver::mirror::{
-    Mirror, MirrorError, MirrorEvent, MirrorEventType, MirrorObject, MirrorSettings, MirroredResource,
-    Replacement,
+    ListMemory, Mirror, MirrorError, MirrorEvent, MirrorEventType, MirrorObject, MirrorSettings,
+    MirroredResource, Replacement,
 };
 use dogwatch_client::{Api, Client, Encoding};
 use dogwatch_core::{Object, ObjectKey, ResourceType};
@@ -59,6 +59,8 @@ struct Progress {
     reached: Option<StateAt>,
     /// The newest state of upstream that was compared.
     compared: Option<StateAt>,
+    /// Set if upstream has shown an earlier version than before.
+    is_rolled_back: bool,
 }
 
 /// Hashes of objects at their versions, whose sum is the fingerprint of a collection.
@@ -77,12 +79,15 @@ pub(crate) struct Feed {
     client: Client,
     of: ResourceType,
     resource: MirroredResource,
+    list_memory: ListMemory,
     mirror: ArcSwap<Mirror>,
     fingerprints: Fingerprints,
     progress: Mutex<Progress>,
     health: Mutex<Option<HealthWatch>>,
     /// Notified to begin again with a list.
     restart: Notify,
+    /// Notified when the versions of upstream went back.
+    rolled_back: Notify,
     /// The replacements in progress, which cannot be cancelled.
     replacing: TaskTracker,
 }
@@ -100,6 +105,8 @@ enum Interrupted {
     Nameless,
     #[error("the rules have changed")]
     Restarted,
+    #[error("the versions of the API server went back, as after a restore from a backup")]
+    RolledBack,
     #[error("the collection is not served any more")]
     Gone,
 }
@@ -135,17 +142,24 @@ impl Hashes {
 
 impl Feed {
     /// Creates a feed of a collection into a mirror of it.
-    pub(crate) fn new(client: Client, of: ResourceType, resource: MirroredResource) -> Self {
-        let mirror = Mirror::new(resource.clone(), MirrorSettings::default());
+    pub(crate) fn new(
+        client: Client,
+        of: ResourceType,
+        resource: MirroredResource,
+        list_memory: ListMemory,
+    ) -> Self {
+        let mirror = Mirror::new(resource.clone(), settings(&list_memory));
         Self {
             client,
             of,
             resource,
+            list_memory,
             mirror: ArcSwap::from_pointee(mirror),
             fingerprints: Fingerprints::default(),
             progress: Mutex::default(),
             health: Mutex::new(None),
             restart: Notify::new(),
+            rolled_back: Notify::new(),
             replacing: TaskTracker::new(),
         }
     }
@@ -195,6 +209,16 @@ impl Feed {
         self.restart.notify_one();
     }
 
+    /// Empties the mirror and begins again with a list, because the versions of upstream went back.
+    /// Ignored if the mirror was emptied since `epoch`.
+    pub(crate) fn rolled_back(&self, epoch: u64) {
+        let mut progress = self.progress.lock();
+        if progress.epoch == epoch && !progress.is_rolled_back {
+            progress.is_rolled_back = true;
+            self.rolled_back.notify_one();
+        }
+    }
+
     /// Follows upstream.
     pub(crate) async fn run(&self) {
         let resource = self.of.plural.clone();
@@ -215,7 +239,7 @@ impl Feed {
                 Interrupted::Mirror(error @ MirrorError::UnknownField { .. }) if encoding.is_none() => {
                     tracing::info!(%resource, %error, "listing again, in JSON");
                     encoding = Some(Encoding::Json);
-                    let mut settings = MirrorSettings::default();
+                    let mut settings = settings(&self.list_memory);
                     settings.protobuf = false;
                     self.mirror.store(Arc::new(Mirror::new(self.resource.clone(), settings)));
                     continue;
@@ -259,6 +283,7 @@ impl Feed {
         tokio::select! {
             biased;
             () = self.restart.notified() => Interrupted::Restarted,
+            () = self.rolled_back.notified() => Interrupted::RolledBack,
             interrupted = following => interrupted,
             _ended = reflector.run() => Interrupted::Gone,
         }
@@ -359,6 +384,12 @@ impl Feed {
         *progress = Progress { epoch: progress.epoch.wrapping_add(1), ..Progress::default() };
         mirror.reset();
     }
+}
+
+fn settings(list_memory: &ListMemory) -> MirrorSettings {
+    let mut settings = MirrorSettings::default();
+    settings.list_memory = Some(list_memory.clone());
+    settings
 }
 
 /// Returns an object in the form of the mirror.

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::answer::{self, Answer};
 use crate::client_certificate::ClientCertificate;
-use crate::ending_body::{Ending, ending, ending_watch};
+use crate::ending_body::{Ending, cut_at, ending_watch};
 use crate::event_boundaries::EventBoundaries;
 use crate::headers;
 use crate::tunnel;
@@ -57,7 +57,7 @@ impl Until {
         if let Some(events) = EventBoundaries::of(answer.headers()).filter(|_| is_watch) {
             return answer.map(|body| ending_watch(body, self.ending, events));
         }
-        answer.map(|body| ending(body, self.ending, None))
+        answer.map(|body| cut_at(body, self.ending))
     }
 }
 

@@ -65,6 +65,7 @@ mod kubeconfig;
 mod proven_callers;
 mod upstream;
 mod forward;
+mod in_flight;
 mod listener;
 mod active_rules;
 mod feed_pause;

@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::active_rules::ActiveRules;
 use crate::answer::{self, Answer};
 use crate::cached_reads::{CachedReads, CollectionName};
-use crate::collection::Collection;
+use crate::collection::{Collection, list_memory};
 use crate::error::StartError;
 use crate::forward::{Forwarder, Peer};
 use crate::kubeconfig::kubeconfig;
@@ -245,7 +245,7 @@ async fn collections(
     words: &[String],
 ) -> Result<HashMap<CollectionName, Arc<Collection>>, StartError> {
     let mapper = RestMapper::new(CachedDiscovery::new(client.clone()));
-    let mut collections = HashMap::new();
+    let (mut collections, memory) = (HashMap::new(), list_memory());
     for word in words {
         let failed = |reason: String| StartError::Resource { resource: word.clone(), reason };
         let found = mapper.resolve(word).await;
@@ -256,7 +256,7 @@ async fn collections(
         }
         let of = &served.resource;
         let name = (of.gvk.group.to_string(), of.gvk.version.to_string(), of.plural.to_string());
-        collections.entry(name).or_insert_with(|| Collection::new(client, served));
+        collections.entry(name).or_insert_with(|| Collection::new(client, served, &memory));
     }
     Ok(collections)
 }

@@ -7,23 +7,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
+use dogwatch_apiserver::mirror::ListShare;
 use dogwatch_client::{BoxError, ResponseBody, boxed};
 use http_body::{Body, Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 
 /// The number of bytes of a frame. Smaller pieces are copied together, and larger ones split.
 const FRAME: usize = 64 * 1024;
 
-/// The number of bytes of one permit.
-const PERMIT: u64 = 1024;
-
-/// Returns the number of permits for a response of this length.
-pub(crate) fn permits(bytes: u64) -> u32 {
-    u32::try_from(bytes.div_ceil(PERMIT)).unwrap_or(u32::MAX)
-}
-
 /// Returns a body in small frames. `share` is what the response may take.
-pub(crate) fn small_frames<B>(body: B, share: Option<OwnedSemaphorePermit>) -> ResponseBody
+pub(crate) fn small_frames<B>(body: B, share: Option<ListShare>) -> ResponseBody
 where
     B: Body<Data: Buf + Send + Unpin, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
@@ -36,7 +28,7 @@ struct SmallFrames<B: Body> {
     body: B,
     /// The part of the last frame that has not left.
     rest: Option<B::Data>,
-    share: Option<OwnedSemaphorePermit>,
+    share: Option<ListShare>,
 }
 
 impl<B: Body<Data: Buf>> SmallFrames<B> {
@@ -48,8 +40,7 @@ impl<B: Body<Data: Buf>> SmallFrames<B> {
     /// Gives back the part of the share that the rest of the response does not need.
     fn keep_share(&mut self) {
         let (Some(remaining), Some(share)) = (self.remaining(), &mut self.share) else { return };
-        let surplus = share.num_permits().saturating_sub(permits(remaining) as usize);
-        drop(share.split(surplus));
+        share.keep(usize::try_from(remaining).unwrap_or(usize::MAX));
     }
 }
 
@@ -102,23 +93,24 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::time::Duration;
 
+    use dogwatch_apiserver::mirror::ListMemory;
     use http_body_util::{BodyExt, Full};
-    use tokio::sync::Semaphore;
 
     use super::*;
 
     #[tokio::test]
     async fn a_large_body_leaves_in_small_frames_and_gives_back_its_share() {
         let text: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
-        let memory = Arc::new(Semaphore::new(10_000));
-        let share = Arc::clone(&memory).try_acquire_many_owned(9_000).unwrap();
+        const MEMORY: usize = 40_000 * 1024;
+        let memory = ListMemory::new(MEMORY, Duration::ZERO);
+        let share = memory.try_take(9_000 * 1024).unwrap();
         // Two pieces of one frame, of which the first is small.
         let data = Bytes::from(text[..10].to_vec()).chain(Bytes::from(text[10..].to_vec()));
         let mut body = small_frames(Full::new(data), Some(share));
-        let taken = || 10_000 - memory.available_permits();
-        assert_eq!((body.size_hint().exact(), taken()), (Some(4_000_000), 3_907));
+        let taken = || MEMORY - memory.available();
+        assert_eq!((body.size_hint().exact(), taken()), (Some(4_000_000), 3_907 * 1024));
         let (mut seen, mut before) = (Vec::new(), taken());
         while let Some(frame) = body.frame().await {
             let bytes = frame.unwrap().into_data().unwrap();

@@ -6,20 +6,21 @@ use std::io::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
 
 use super::document::{Document, Incomplete};
+use super::list_memory::ListShare;
 use super::pieces::Pieces;
 
 /// The number of bytes compressed per poll: enough to be worth a write, few enough not to delay
 /// other streams.
 const GZIP_STEP: usize = 256 * 1024;
 
-/// The number of bytes indented or encoded per poll, for the same reason.
+/// The number of bytes indented, encoded or left out per poll, for the same reason.
 const STEP: usize = 64 * 1024;
 
 /// An instruction to cut the connection without another byte: a fault rule demands it, or the rest
@@ -32,6 +33,10 @@ pub struct Cut;
 /// after it is dropped.
 pub struct ResponseBody {
     inner: Inner,
+    /// The memory of a list.
+    share: Option<ListShare>,
+    /// Set if other tasks have their turn before the next step.
+    pauses: bool,
 }
 
 type Events = Pin<Box<dyn Stream<Item = Result<Pieces, Cut>> + Send>>;
@@ -55,7 +60,7 @@ impl ResponseBody {
 
     /// Returns a body of a document.
     pub(super) fn document(document: Document) -> Self {
-        Self { inner: Inner::Document(document) }
+        Self::of(Inner::Document(document))
     }
 
     /// Returns a body of a document, compressed with gzip.
@@ -64,12 +69,27 @@ impl ResponseBody {
         // pkg/endpoints/handlers/responsewriters/writers.go: most of the gain for the least CPU
         // time.
         let encoder = Some(GzEncoder::new(Vec::new(), Compression::new(1)));
-        Self { inner: Inner::Gzip { document, encoder } }
+        Self::of(Inner::Gzip { document, encoder })
     }
 
     /// Returns a body of events as they occur, each batch in one frame.
     pub(super) fn events(events: impl Stream<Item = Result<Pieces, Cut>> + Send + 'static) -> Self {
-        Self { inner: Inner::Events(Box::pin(events)) }
+        Self::of(Inner::Events(Box::pin(events)))
+    }
+
+    fn of(inner: Inner) -> Self {
+        Self { inner, share: None, pauses: false }
+    }
+
+    /// Keeps the memory of a list until the body is dropped.
+    pub(super) fn hold(&mut self, share: Option<ListShare>) {
+        self.share = share;
+    }
+
+    /// Takes the memory of a list, if its mirror limits that: to give it back while the body is
+    /// sent.
+    pub fn take_share(&mut self) -> Option<ListShare> {
+        self.share.take()
     }
 
     /// Returns true if the body is made while it is read: it holds little memory.
@@ -99,18 +119,34 @@ impl Body for ResponseBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Pieces>, Cut>>> {
-        let frame = |pieces: Pieces| pieces.has_remaining().then(|| Ok(Frame::data(pieces)));
-        match &mut self.inner {
-            Inner::Document(Document::Ready(pieces)) => Poll::Ready(frame(std::mem::take(pieces))),
-            Inner::Document(document) => Poll::Ready(match document.next_pieces(STEP) {
-                Ok(pieces) => frame(pieces),
-                Err(Incomplete) => Some(Err(Cut)),
-            }),
-            Inner::Gzip { document, encoder } => Poll::Ready(match compress(document, encoder) {
-                Ok(bytes) => frame(bytes.into()),
-                Err(Incomplete) => Some(Err(Cut)),
-            }),
-            Inner::Events(events) => events.as_mut().poll_next(cx).map(|it| it.map(|it| it.map(Frame::data))),
+        if std::mem::take(&mut self.pauses) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let step = match &mut self.inner {
+            Inner::Events(events) => {
+                return events.as_mut().poll_next(cx).map(|it| it.map(|it| it.map(Frame::data)));
+            }
+            Inner::Document(Document::Ready(pieces)) => {
+                let pieces = std::mem::take(pieces);
+                Ok(pieces.has_remaining().then_some(pieces))
+            }
+            Inner::Document(document) => document.next_pieces(STEP),
+            Inner::Gzip { document, encoder } => compress(document, encoder).map(|it| it.map(Pieces::from)),
+        };
+        match step {
+            Ok(Some(pieces)) if pieces.is_empty() => {
+                // The work of this step has produced nothing.
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Ok(Some(pieces)) => {
+                // A client that gets little of much work asks for more at once.
+                self.pauses = self.length().is_none() && pieces.len() < STEP / 2;
+                Poll::Ready(Some(Ok(Frame::data(pieces))))
+            }
+            Ok(None) => Poll::Ready(None),
+            Err(Incomplete) => Poll::Ready(Some(Err(Cut))),
         }
     }
 
@@ -136,7 +172,8 @@ impl fmt::Debug for ResponseBody {
     }
 }
 
-/// Returns the next compressed bytes; none when all were returned.
+/// Returns the next compressed bytes; `None` when all were returned. They are empty if the encoder
+/// has buffered everything.
 ///
 /// # Errors
 ///
@@ -144,33 +181,24 @@ impl fmt::Debug for ResponseBody {
 fn compress(
     document: &mut Document,
     encoder: &mut Option<GzEncoder<Vec<u8>>>,
-) -> Result<Vec<u8>, Incomplete> {
+) -> Result<Option<Vec<u8>>, Incomplete> {
     const MEMORY: &str = "writing to memory does not fail";
-    let Some(open) = encoder else { return Ok(Vec::new()) };
+    let Some(open) = encoder else { return Ok(None) };
     let mut budget = GZIP_STEP;
-    loop {
-        let bytes: Bytes = document.next(budget)?;
-        if bytes.is_empty() {
-            return Ok(encoder.take().map(|it| it.finish().expect(MEMORY)).unwrap_or_default());
-        }
+    while budget > 0 {
+        let Some(bytes) = document.next(&mut budget)? else {
+            return Ok(encoder.take().map(|it| it.finish().expect(MEMORY)));
+        };
         open.write_all(&bytes).expect(MEMORY);
-        budget = budget.saturating_sub(bytes.len());
-        if budget == 0 {
-            // The encoder may have buffered everything; then another step is needed to produce
-            // output.
-            let given = std::mem::take(open.get_mut());
-            if !given.is_empty() {
-                return Ok(given);
-            }
-            budget = GZIP_STEP;
-        }
     }
+    Ok(Some(std::mem::take(open.get_mut())))
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read;
 
+    use bytes::Bytes;
     use http_body_util::BodyExt;
 
     use super::*;

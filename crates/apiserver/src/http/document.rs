@@ -24,12 +24,16 @@ pub(super) enum Document {
 
 /// The producer of a document that is encoded as it is read.
 pub(super) trait Produce: fmt::Debug + Send {
-    /// Returns the next pieces, about `limit` bytes; none after the last.
+    /// Returns the next pieces; `None` after the last. They are empty if the work of this step has
+    /// produced nothing.
+    ///
+    /// The work of a step is about `budget` bytes, which are counted off: those that it has read or
+    /// produced, whichever are more.
     ///
     /// # Errors
     ///
     /// Returns an error if the document cannot be completed.
-    fn next(&mut self, limit: usize) -> Result<Pieces, Incomplete>;
+    fn next(&mut self, budget: &mut usize) -> Result<Option<Pieces>, Incomplete>;
 }
 
 /// The error of a document that cannot be completed: its response is cut.
@@ -67,35 +71,41 @@ impl Document {
         }
     }
 
-    /// Returns the next bytes, about `limit` at most; none after the last.
+    /// Returns the next bytes, about `budget` at most; `None` after the last. They are empty if the
+    /// work of this step has produced nothing. The work is counted off the budget.
     ///
     /// # Errors
     ///
     /// Returns an error if the document cannot be completed.
-    pub(super) fn next(&mut self, limit: usize) -> Result<Bytes, Incomplete> {
-        Ok(match self {
+    pub(super) fn next(&mut self, budget: &mut usize) -> Result<Option<Bytes>, Incomplete> {
+        let bytes = match self {
             // One piece at a time, which is not copied.
-            Self::Ready(pieces) => next_piece(pieces, limit),
-            Self::Indented(indenter) => indenter.next(limit).into(),
+            Self::Ready(pieces) => next_piece(pieces, *budget),
+            Self::Indented(indenter) => indenter.next(*budget).into(),
             Self::Produced(producer, ready) => {
                 if ready.is_empty() {
-                    *ready = producer.next(limit)?;
+                    let Some(produced) = producer.next(budget)? else { return Ok(None) };
+                    *ready = produced;
                 }
-                next_piece(ready, limit)
+                // It was counted when it was produced.
+                return Ok(Some(next_piece(ready, usize::MAX)));
             }
-        })
+        };
+        *budget = budget.saturating_sub(bytes.len());
+        Ok((!bytes.is_empty()).then_some(bytes))
     }
 
-    /// Returns the next pieces, which may be longer than `limit` by one item; none after the last.
+    /// Returns the next pieces, which may be longer than `budget` by one item; `None` after the
+    /// last. They are empty if the work of this step has produced nothing.
     ///
     /// # Errors
     ///
     /// As [`Self::next`].
-    pub(super) fn next_pieces(&mut self, limit: usize) -> Result<Pieces, Incomplete> {
+    pub(super) fn next_pieces(&mut self, mut budget: usize) -> Result<Option<Pieces>, Incomplete> {
         match self {
-            Self::Produced(producer, ready) if ready.is_empty() => producer.next(limit),
-            Self::Produced(_, ready) => Ok(std::mem::take(ready)),
-            other => Ok(Pieces::from_iter([other.next(limit)?])),
+            Self::Produced(producer, ready) if ready.is_empty() => producer.next(&mut budget),
+            Self::Produced(_, ready) => Ok(Some(std::mem::take(ready))),
+            other => Ok(other.next(&mut budget)?.map(|it| Pieces::from_iter([it]))),
         }
     }
 }
@@ -117,9 +127,7 @@ mod tests {
             let mut large = Document::indented(list(n));
             assert_eq!((large.length(), large.exceeds(SMALL)), (None, true));
             let mut length = 0;
-            while let bytes = large.next(1000).unwrap()
-                && !bytes.is_empty()
-            {
+            while let Some(bytes) = large.next(&mut 1000).unwrap() {
                 assert!(bytes.len() < 1010, "{} bytes", bytes.len());
                 length += bytes.len();
             }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::answer::{self, Answer};
 use super::backend::Freshness;
 use super::content::Content;
+use super::list_memory::ListShare;
 use super::negotiated::Negotiated;
 use super::parsed_request::ParsedRequest;
 use super::query::Query;
@@ -20,6 +21,13 @@ use crate::reading::{self, Page, Selection};
 use crate::registry::Kind;
 use crate::request::{ContinueToken, ListOptions, ListVersion, ShardSelector};
 use crate::store::Encoded;
+
+/// The number of bytes that a list takes while it is encoded and sent, besides a reference to each
+/// object.
+const STREAMED: usize = 256 * 1024;
+
+/// The number of bytes of JSON for each byte of a stored object, at most, if it is in protobuf.
+const JSON_GROWTH: usize = 3;
 
 /// The error of a list, and the token to continue it in spite of the error.
 #[derive(Debug)]
@@ -48,18 +56,40 @@ impl Reader {
         let options = ListOptions::parse(query.pairs())?;
         let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
         let (kind, now) = (&parsed.kind, self.backend.source().now());
+        let mut share = None;
         let (page, shown) = if self.backend.waits_to_show(kind, &selection) {
             self.shown_page(kind, &options, &selection, freshness).await?
         } else {
-            let page = self.stored_page(kind, &options, &selection, freshness).await?;
-            if let Some(list) = self.streamed(&page, kind, &selection, negotiated, now).await? {
-                return Ok(answer::document(StatusCode::OK, list, negotiated, &self.settings));
+            let read = async || -> Result<_, ListError> {
+                let page = self.stored_page(kind, &options, &selection, freshness).await?;
+                let streamed = self.streamed(&page, kind, &selection, negotiated, now).await?;
+                Ok((page, streamed))
+            };
+            let (mut page, mut streamed) = read().await?;
+            if let Some(memory) = &self.settings.list_memory {
+                let size = memory_of(&page, streamed.is_some());
+                share = memory.try_take(size);
+                if share.is_none() {
+                    // A list that waits must not keep its objects.
+                    drop((page, streamed));
+                    share = Some(memory.take(size).await?);
+                    (page, streamed) = read().await?;
+                }
+            }
+            if let Some(list) = streamed {
+                return Ok(self.sent(list, negotiated, share));
             }
             self.show_page(kind, page, &selection).await?
         };
         let metadata = ListMetadata::of(&page, &selection);
         let content = show_list::list(&shown, &metadata, kind, negotiated, now).await?;
-        Ok(answer::document(StatusCode::OK, content, negotiated, &self.settings))
+        Ok(self.sent(content, negotiated, share))
+    }
+
+    fn sent(&self, content: Content, negotiated: &Negotiated, share: Option<ListShare>) -> Answer {
+        let mut answer = answer::document(StatusCode::OK, content, negotiated, &self.settings);
+        answer.body_mut().hold(share);
+        answer
     }
 
     /// Returns a long list that is encoded while it is sent.
@@ -200,6 +230,15 @@ impl Reader {
             shards: shards.map(ShardSelector::parse).transpose()?,
         })
     }
+}
+
+/// Returns the number of bytes that a list takes until it is sent, at most.
+fn memory_of(page: &Page, is_streamed: bool) -> usize {
+    if is_streamed {
+        return page.items.len().saturating_mul(size_of::<usize>()).saturating_add(STREAMED);
+    }
+    let stored = page.items.iter().map(|it| it.length()).fold(0, usize::saturating_add);
+    stored.saturating_mul(JSON_GROWTH)
 }
 
 /// Returns 410: the token is from another server, whose positions are others. The client lists

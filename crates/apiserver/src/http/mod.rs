@@ -15,6 +15,7 @@
 //! The `mod` lines below are in layer order.
 
 mod pieces;
+mod list_memory;
 mod settings;
 mod metrics;
 mod body_meter;
@@ -66,6 +67,7 @@ pub use body::ResponseBody;
 pub(crate) use connection_info::ConnectionInfo;
 pub(crate) use copy_service::CopyService;
 pub(crate) use definition_follower::DefinitionFollower;
+pub use list_memory::{ListMemory, ListShare};
 pub(crate) use pace::Pace;
 pub(crate) use service::Service;
 pub(crate) use settings::Settings;

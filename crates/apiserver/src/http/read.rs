@@ -13,7 +13,7 @@ use super::show;
 use crate::ApiError;
 use crate::cluster::{KubeletRequest, ResponseObject};
 use crate::reading::initializing;
-use crate::store::History;
+use crate::store::{History, KnownState};
 use crate::strconv;
 
 impl Reader {
@@ -28,9 +28,16 @@ impl Reader {
         let least = self.least_version(query, freshness).await?;
         let place = parsed.place();
         let key = place.key()?;
-        let find = |history: &History, _| {
-            // A copy may have been closed meanwhile: then nothing is known about the object.
-            if history.is_closed() { Err(initializing()) } else { Ok(history.get(&key).cloned()) }
+        let find = |history: &History, known: KnownState| {
+            if history.is_closed() {
+                // A copy may have been closed meanwhile: then nothing is known about the object.
+                return Err(initializing());
+            }
+            let found = match known.snapshot == known.revision {
+                true => history.get(&key),
+                false => history.get_at(known.snapshot, &key).unwrap_or_else(|_| history.get(&key)),
+            };
+            Ok(found.cloned())
         };
         let found = self.read_since(least, &place.kind.collection, find).await??;
         let shown = match found {

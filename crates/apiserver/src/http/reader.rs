@@ -57,7 +57,7 @@ impl Reader {
         loop {
             self.reach_or_refuse(least).await?;
             let read = self.store().read_known(collection, |history, known| {
-                // A change that arrives may be older than a version that was known before.
+                // What was known may be gone: a copy begins anew, or its history was shortened.
                 let is_old = known.version < least && !history.is_closed();
                 (!is_old).then(|| look(history, known))
             });

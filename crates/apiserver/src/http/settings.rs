@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::list_memory::ListMemory;
+
 /// The settings of the HTTP service. Paths in the docs of defaults are of k8s.io/apiserver v0.36.4.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -37,6 +39,8 @@ pub(crate) struct Settings {
     pub fault_admin: bool,
     /// Honours `shardSelector` in lists and watches. Defaults to false, as in kube-apiserver.
     pub sharding: bool,
+    /// The memory for lists that have not been sent. Defaults to no limit.
+    pub list_memory: Option<ListMemory>,
 }
 
 impl Default for Settings {
@@ -53,6 +57,7 @@ impl Default for Settings {
             gzip_from: 128 * 1024,
             fault_admin: false,
             sharding: false,
+            list_memory: None,
         }
     }
 }

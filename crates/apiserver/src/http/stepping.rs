@@ -21,6 +21,8 @@ pub(super) enum Step<A> {
     Run(A),
     /// Waits: the task is woken when there is something to do.
     Wait,
+    /// Lets other tasks have their turn.
+    Yield,
     /// Ends the stream.
     End,
 }
@@ -58,6 +60,10 @@ impl<W: Stepwise> Stream for StepStream<W> {
                 Self::Idle(worker) => match worker.step(context) {
                     Step::Write(write) => return Poll::Ready(Some(write)),
                     Step::Wait => return Poll::Pending,
+                    Step::Yield => {
+                        context.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
                     Step::End => *this = Self::Ended,
                     Step::Run(action) => {
                         let Self::Idle(mut worker) = std::mem::replace(this, Self::Ended) else {

@@ -138,20 +138,18 @@ async fn protobuf_encoder(
 }
 
 impl StreamedList {
-    /// Returns the next item as the client sees it.
-    fn next_shown(&mut self) -> Option<Arc<Encoded>> {
-        let Some(shown) = &self.shown else { return self.items.next() };
-        self.items.find_map(|it| {
-            let seen = shown.backend.show_now(&shown.kind, it)?;
-            shown.selection.holds(&seen).then_some(seen)
-        })
+    /// Returns an item as the client sees it.
+    fn show(&self, item: Arc<Encoded>) -> Option<Arc<Encoded>> {
+        let Some(shown) = &self.shown else { return Some(item) };
+        let seen = shown.backend.show_now(&shown.kind, item)?;
+        shown.selection.holds(&seen).then_some(seen)
     }
 }
 
 impl Produce for StreamedList {
-    fn next(&mut self, limit: usize) -> Result<Pieces, Incomplete> {
+    fn next(&mut self, budget: &mut usize) -> Result<Option<Pieces>, Incomplete> {
         // A panic ends this response, and not its connection.
-        let produced = caught_in(|| self.produce(limit));
+        let produced = caught_in(|| self.produce(budget));
         produced.unwrap_or_else(|panic| {
             self.panics.answer(&panic, "GET", &self.kind.def.plural);
             Err(Incomplete)
@@ -160,18 +158,25 @@ impl Produce for StreamedList {
 }
 
 impl StreamedList {
-    fn produce(&mut self, limit: usize) -> Result<Pieces, Incomplete> {
-        let mut pieces = Pieces::default();
-        while pieces.len() < limit && !self.is_ended {
-            match self.next_shown() {
-                Some(item) => self.encoder.add(&item, &mut pieces)?,
-                None => {
-                    self.is_ended = true;
-                    self.encoder.end(&mut pieces)?;
-                }
-            }
+    fn produce(&mut self, budget: &mut usize) -> Result<Option<Pieces>, Incomplete> {
+        if self.is_ended {
+            return Ok(None);
         }
-        Ok(pieces)
+        let mut pieces = Pieces::default();
+        while *budget > 0 {
+            let Some(item) = self.items.next() else {
+                self.is_ended = true;
+                self.encoder.end(&mut pieces)?;
+                break;
+            };
+            // A hidden item takes work too.
+            let (read, before) = (item.length(), pieces.len());
+            if let Some(item) = self.show(item) {
+                self.encoder.add(&item, &mut pieces)?;
+            }
+            *budget = budget.saturating_sub(read.max(pieces.len().saturating_sub(before)));
+        }
+        Ok(Some(pieces))
     }
 }
 

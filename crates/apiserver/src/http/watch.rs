@@ -32,6 +32,7 @@ use super::definition_follower::DefinitionFollower;
 use super::guard::GuardedEvents;
 use super::metrics::CountedWatch;
 use super::negotiated::Negotiated;
+use super::pace::Pace;
 use super::parsed_request::ParsedRequest;
 use super::pieces::Pieces;
 use super::query::Query;
@@ -44,7 +45,7 @@ use crate::faults::{Disturbance, WatchFaults};
 use crate::reading::{Frame, Selection, event_for, initializing};
 use crate::registry::Kind;
 use crate::request::{InitialEvents, WatchOptions};
-use crate::store::{Change, Compacted, Cursor, Encoded, KnownState};
+use crate::store::{Change, Compacted, Cursor, Encoded};
 use crate::time;
 
 /// The maximum number of bytes of events in one batch: enough for one write, few enough to share
@@ -56,6 +57,10 @@ const MAX_INITIAL: usize = 500;
 /// The time before its end at which a watch gets a last bookmark: `nextBookmarkTime` in
 /// k8s.io/apiserver v0.36.4 pkg/storage/cacher/cache_watcher.go.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+
+/// The work of a change that is left out without being shown, in bytes of shown objects: its labels
+/// are compared.
+const LEFT_OUT: usize = 256;
 
 /// The time for sent events to leave before a fault rule cuts the connection.
 const FLUSH_TIME: Duration = Duration::from_millis(1);
@@ -91,6 +96,8 @@ struct Watch {
     /// The version that the client has, if the watch began before it had arrived here: changes up
     /// to it are not sent.
     begun_at: u64,
+    /// Set if other tasks have their turn before the next step.
+    pauses: bool,
     /// Batches that are ready to be written.
     ready: VecDeque<Pieces>,
     _counted: CountedWatch,
@@ -187,6 +194,7 @@ impl Reader {
             state: WatchState::Over,
             sent_version: options.version,
             begun_at: 0,
+            pauses: false,
             ready: VecDeque::new(),
             _counted: self.metrics.watch(&kind.def.group, &kind.def.plural),
         };
@@ -207,6 +215,9 @@ impl Stepwise for Watch {
         loop {
             if let Some(write) = self.ready.pop_front() {
                 return Step::Write(Ok(write));
+            }
+            if std::mem::take(&mut self.pauses) {
+                return Step::Yield;
             }
             match &self.state {
                 WatchState::Over => return Step::End,
@@ -246,29 +257,39 @@ impl Watch {
     fn begin(&mut self, options: &WatchOptions, await_until: Instant) {
         let known = self.backend.store().known();
         match options.initial {
+            InitialEvents::None => self.begin_after(options.version, await_until),
             _ if options.version > known => {
                 self.state = WatchState::Awaiting(options.version, await_until, options.initial);
             }
             InitialEvents::Send => self.begin_with_state(options.version, await_until),
-            InitialEvents::FromNow => self.begin_after(known),
-            InitialEvents::None => self.begin_after(options.version),
+            InitialEvents::FromNow => self.begin_after(known, await_until),
         }
     }
 
-    fn begin_after(&mut self, version: u64) {
-        let revision = self.backend.store().revision();
-        match self.follow_after(KnownState { revision: revision.min(version), version }) {
+    /// Begins after a version, which is waited for if it was not seen yet. A version between two
+    /// that were seen is waited for too: if the copy lists then, instead of receiving each change,
+    /// a list does not show what came before the version and went after it.
+    fn begin_after(&mut self, version: u64, until: Instant) {
+        let from = self
+            .backend
+            .store()
+            .read_known(&self.kind.collection, |history, known| history.revision_of(version, known.revision));
+        let Some(from) = from else {
+            self.state = WatchState::Awaiting(version, until, InitialEvents::None);
+            return;
+        };
+        match self.follow_after(version, from) {
             Ok(cursor) => self.state = WatchState::Live(cursor),
             Err(compacted) => self.fail(&too_old(version, compacted)),
         }
     }
 
-    /// Returns a cursor for the changes after a state.
-    fn follow_after(&mut self, known: KnownState) -> Result<Cursor, Compacted> {
-        self.sent_version = known.version;
+    /// Returns a cursor for the changes after a version, whose state is that of `snapshot`.
+    fn follow_after(&mut self, version: u64, snapshot: u64) -> Result<Cursor, Compacted> {
+        self.sent_version = version;
         // Of a version that has arrived, a change may still follow: see `is_next`.
-        self.begun_at = if known.version > known.revision { known.version } else { 0 };
-        self.backend.store().watch(&self.kind.collection, known.revision)
+        self.begun_at = if version > snapshot { version } else { 0 };
+        self.backend.store().watch(&self.kind.collection, snapshot)
     }
 
     /// Takes the existing objects. The cursor starts right after them, so that no change is missed
@@ -279,30 +300,37 @@ impl Watch {
             if history.is_closed() {
                 return (None, known);
             }
-            let all = history.list_in(known.revision, self.selection.namespace.as_deref(), None);
+            let all = history.list_in(known.snapshot, self.selection.namespace.as_deref(), None);
             let all = all.into_iter().flatten();
             (Some(all.filter(|it| self.filter().holds(it)).cloned().collect::<Vec<_>>()), known)
         });
         // A copy may have been closed meanwhile: it is not empty.
         let Some(state) = state else { return self.fail(&initializing()) };
         if known.version < least {
-            // A change that has just arrived is older than a version that was known before.
+            // A copy has begun anew at an older version.
             self.state = WatchState::Awaiting(least, until, InitialEvents::Send);
             return;
         }
-        match self.follow_after(known) {
+        match self.follow_after(known.version, known.snapshot) {
             Ok(cursor) => self.state = WatchState::Initial(state.into_iter(), cursor),
-            Err(compacted) => self.fail(&too_old(known.revision, compacted)),
+            Err(compacted) => self.fail(&too_old(known.snapshot, compacted)),
         }
     }
 
     async fn await_version(&mut self, version: u64, until: Instant, initial: InitialEvents) {
         let backend = Arc::clone(&self.backend);
         let store = backend.store();
-        let in_time = timeout_at(until.min(self.deadline), store.reach(version)).await.is_ok();
+        let kind = Arc::clone(&self.kind);
+        let arrives = async {
+            match initial {
+                InitialEvents::None => store.see(&kind.collection, version).await,
+                _ => store.reach(version).await,
+            }
+        };
+        let in_time = timeout_at(until.min(self.deadline), arrives).await.is_ok();
         match initial {
-            InitialEvents::None if in_time => self.begin_after(version),
-            InitialEvents::FromNow if in_time => self.begin_after(store.known()),
+            InitialEvents::None if in_time => self.begin_after(version, until),
+            InitialEvents::FromNow if in_time => self.begin_after(store.known(), until),
             InitialEvents::None if self.deadline <= until => self.state = WatchState::Over,
             InitialEvents::None => self.fail(&unknown(version, store.known())),
             _ if in_time => self.begin_with_state(version, until),
@@ -347,6 +375,7 @@ impl Watch {
                 self.state = WatchState::Live(cursor);
             }
         }
+        self.pauses = batch.pieces.len() < BATCH / 2 && !is_last;
         self.deliver(batch);
     }
 
@@ -416,16 +445,23 @@ impl Watch {
         if self.waits_to_show || !self.faults.is_open() {
             return Some(Step::Run(Action::Send(first)));
         }
-        let (mut next, mut batch) = (Some(first), Batch::default());
+        let (mut next, mut batch, mut left_out) = (Some(first), Batch::default(), 0_usize);
         while let Some(change) = next.take() {
+            let (work, before) = (self.work_of(&change), batch.events);
             if self.is_next(&change)
                 && let Some(shown) = self.backend.show_change(change)
                 && let Some(frame) = event_for(&shown, &self.selection)
             {
                 self.add(&frame, &mut batch);
             }
-            next = self.next_if_room(batch.pieces.len(), batch.events);
+            if batch.events == before {
+                left_out = left_out.saturating_add(work);
+            }
+            next = self.next_if_room(batch.pieces.len().saturating_add(left_out), batch.events);
         }
+        // There may be many more changes that this watch does not show, and a client that gets
+        // little of them asks for more at once.
+        self.pauses = left_out >= BATCH;
         if self.faults.reshapes() {
             self.deliver(batch);
             return None;
@@ -434,11 +470,22 @@ impl Watch {
         (!batch.pieces.is_empty()).then(|| Step::Write(Ok(batch.pieces)))
     }
 
+    /// Returns the work of showing a change, in bytes.
+    fn work_of(&self, change: &Change) -> usize {
+        if self.before_conversion.is_none() {
+            return LEFT_OUT;
+        }
+        let states = change.before.iter().chain(&change.after);
+        states.map(|it| it.length()).fold(LEFT_OUT, usize::saturating_add)
+    }
+
     /// Sends changes like [`Self::send`], where a fault rule or a webhook may have to be waited
     /// for.
     async fn send_from(&mut self, first: Arc<Change>) {
         let (mut next, mut changes, mut size) = (Some(first), Vec::new(), 0_usize);
+        let mut pace = Pace::default();
         while let Some(change) = next.take() {
+            pace.after(self.work_of(&change)).await;
             if self.is_next(&change)
                 && let Some(change) = self.backend.show_change(change)
                 && let Some(frame) = event_for(&change, self.filter())

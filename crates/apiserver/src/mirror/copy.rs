@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use dogwatch_core::ObjectKey;
 use http::{Request, Response};
@@ -49,6 +49,9 @@ struct Shared {
     feed: Mutex<Feed>,
     /// A copy of [`Feed::is_listed`], which readers check without the lock.
     is_listed: AtomicBool,
+    /// Copies of [`Feed::bytes`] and [`Feed::length`], for readers.
+    bytes: AtomicUsize,
+    length: AtomicUsize,
     backend: CopyBackend,
     service: CopyService,
     views: Views,
@@ -105,6 +108,8 @@ impl Mirror {
             settings,
             feed,
             is_listed: AtomicBool::new(false),
+            bytes: AtomicUsize::new(0),
+            length: AtomicUsize::new(0),
             backend,
             service,
             views: Views::default(),
@@ -170,13 +175,13 @@ impl Mirror {
     /// Records that the server has the same objects at `version` as the mirror at its version `at`,
     /// as a comparison has shown. Ignored if the mirror has another version by now.
     ///
-    /// Reads are at `version` then, until the next change. Unlike after [`Self::advance`], changes
-    /// up to it may still be fed: an object may have come and gone in between.
+    /// Reads are at `version` then, until the mirror has a later one. Unlike after
+    /// [`Self::advance`], changes up to it may still be fed: an object may have come and gone in
+    /// between.
     pub fn confirm(&self, at: u64, version: u64) {
         let shared = &*self.shared;
-        let feed = shared.feed.lock();
-        if feed.is_listed {
-            shared.backend.store.confirm(at, version);
+        if shared.is_listed.load(Ordering::Acquire) {
+            shared.backend.store.confirm(&shared.collection, at, version);
         }
     }
 
@@ -187,21 +192,31 @@ impl Mirror {
         let mut feed = shared.feed.lock();
         feed.reset();
         shared.is_listed.store(false, Ordering::Release);
+        shared.publish_size(&feed);
         shared.backend.store.close(&shared.collection);
         shared.views.end_all();
     }
 
     /// Returns the version; `None` before the first list, and after a reset.
     pub fn version(&self) -> Option<u64> {
-        let feed = self.shared.feed.lock();
-        feed.is_listed.then(|| self.shared.backend.store.revision())
+        self.if_listed(Store::revision)
     }
 
     /// Returns the version at which the state is known: [`Self::version`], or a later one that was
     /// confirmed. `None` before the first list, and after a reset.
     pub fn known_version(&self) -> Option<u64> {
-        let feed = self.shared.feed.lock();
-        feed.is_listed.then(|| self.shared.backend.store.known())
+        self.if_listed(Store::known)
+    }
+
+    fn if_listed<T>(&self, look: impl FnOnce(&Store) -> T) -> Option<T> {
+        self.shared.is_listed.load(Ordering::Acquire).then(|| look(&self.shared.backend.store))
+    }
+
+    /// Runs a function while the mirror is being written.
+    #[cfg(test)]
+    pub(crate) fn while_written<T>(&self, run: impl FnOnce() -> T) -> T {
+        let _feed = self.shared.feed.lock();
+        run()
     }
 
     /// Waits until the state at a version is known; never returns if that does not happen.
@@ -213,6 +228,18 @@ impl Mirror {
         self.shared.backend.store.reach(version).await;
     }
 
+    /// Waits until a watch can begin at a version: until it has arrived, or was confirmed. One
+    /// between two that were confirmed does not suffice, although reads may begin there. Never
+    /// returns if that does not happen.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    pub async fn reach_for_watch(&self, version: u64) {
+        let shared = &*self.shared;
+        shared.backend.store.see(&shared.collection, version).await;
+    }
+
     /// Ends the watches of a view with 410, because its rules have changed: their clients list
     /// again. The results of the view are dropped.
     pub fn end_watches_of(&self, view_identity: u64) {
@@ -222,9 +249,7 @@ impl Mirror {
     /// Returns the size of the mirror. It costs little, and may be called often.
     pub fn usage(&self) -> MirrorUsage {
         let shared = &*self.shared;
-        let feed = shared.feed.lock();
-        let (bytes, length) = (feed.bytes, feed.length);
-        drop(feed);
+        let (bytes, length) = (shared.bytes.load(Ordering::Relaxed), shared.length.load(Ordering::Relaxed));
         let (objects, changes, history_bytes) = shared
             .backend
             .store
@@ -283,6 +308,7 @@ impl Mirror {
             feed.bytes = listed.values().map(|it| it.size()).sum();
             feed.length = listed.values().map(|it| it.length()).sum();
             feed.is_listed = true;
+            shared.publish_size(&feed);
             shared.backend.store.begin_at(&shared.collection, version, listed.into_values());
             feed.reach(version, Instant::now());
             shared.is_listed.store(true, Ordering::Release);
@@ -326,6 +352,11 @@ impl Shared {
     fn encode(&self, event_type: EventType, object: &MirrorObject) -> Result<Encoded, MirrorError> {
         let stored = self.kind.store(event_type, object.received());
         stored.map_err(|error| MirrorError::not_stored(&self.name, error))
+    }
+
+    fn publish_size(&self, feed: &Feed) {
+        self.bytes.store(feed.bytes, Ordering::Relaxed);
+        self.length.store(feed.length, Ordering::Relaxed);
     }
 
     /// Returns the version of the mirror, to which a version that is fed is compared.
@@ -381,6 +412,7 @@ impl Shared {
             feed.bytes = feed.bytes.saturating_sub(replaced.size());
             feed.length = feed.length.saturating_sub(replaced.length());
         }
+        self.publish_size(feed);
         let now = Instant::now();
         let states = changes.iter().flat_map(|it| it.after.iter().chain(&it.last));
         states.for_each(|it| feed.open(it, now));

@@ -57,7 +57,7 @@ mod copy;
 mod replacement;
 
 pub use self::copy::{Mirror, MirrorUsage};
-pub use crate::http::Freshness;
+pub use crate::http::{Freshness, ListMemory, ListShare};
 pub use crate::store::Pending;
 pub use error::MirrorError;
 pub use object::{MirrorEncoding, MirrorEvent, MirrorEventType, MirrorObject};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::http::Settings;
+use crate::http::{ListMemory, Settings};
 use crate::store::CopyLimits;
 
 /// The settings of a mirror. Every field has a default; `http/settings.rs` names the sources of
@@ -44,6 +44,9 @@ pub struct MirrorSettings {
     /// The maximum size in bytes of the objects that are kept for one view, as it shows them.
     /// Defaults to 16 MiB.
     pub view_bytes: usize,
+    /// The memory for lists that have not been sent, which several mirrors may share. Defaults to
+    /// no limit.
+    pub list_memory: Option<ListMemory>,
 }
 
 impl Default for MirrorSettings {
@@ -59,6 +62,7 @@ impl Default for MirrorSettings {
             history_bytes: limits.bytes,
             history_age: Duration::from_secs(5 * 60),
             view_bytes: 16 << 20,
+            list_memory: None,
         }
     }
 }
@@ -71,6 +75,7 @@ impl MirrorSettings {
             watch_timeout: self.watch_timeout,
             version_wait: self.version_wait,
             gzip_from: self.gzip_from,
+            list_memory: self.list_memory.clone(),
             ..Settings::default()
         }
     }

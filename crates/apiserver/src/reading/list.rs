@@ -29,7 +29,8 @@ pub(crate) struct Page {
 ///
 /// # Errors
 ///
-/// Returns 410 if the state is no longer kept, and 504 if it does not exist yet.
+/// Returns 410 if the state is no longer kept, and 504 if it does not exist yet. The next page of a
+/// list of a copy gets 410 in both cases.
 pub(crate) fn list(
     history: &History,
     known: KnownState,
@@ -39,15 +40,15 @@ pub(crate) fn list(
     if history.is_closed() {
         return Err(initializing());
     }
-    // The versions between the revision and the known one were not seen.
-    let is_seen = |version: u64| version <= known.revision || version == known.version;
+    // Not all versions between the revision and the known one were seen.
+    let revision_of = |version: u64| history.revision_of(version, known.revision);
     let (shown, after) = match &options.version {
         ListVersion::Newest | ListVersion::Any => (known.version, None),
         ListVersion::NotOlderThan(version) if *version > known.version => {
             return Err(too_large(*version, known.version));
         }
         ListVersion::NotOlderThan(_) => (known.version, None),
-        ListVersion::Exact(version) if !is_seen(*version) => {
+        ListVersion::Exact(version) if revision_of(*version).is_none() => {
             return Err(too_large(*version, known.revision));
         }
         ListVersion::Exact(version) => (*version, None),
@@ -55,11 +56,19 @@ pub(crate) fn list(
             // No page of this server has such a token: it is from before a restart, or forged. etcd
             // rejects it too, and kube-apiserver reports that as for `resourceVersionMatch=Exact`
             // (k8s.io/apiserver v0.36.4 pkg/storage/etcd3/store.go).
-            Some(version) if !is_seen(version) => return Err(too_large(version, known.revision)),
+            Some(version) if revision_of(version).is_none() => {
+                // Another copy has seen the version, or the other server was restored from a
+                // backup. Clients list again after 410, and repeat the request after 504.
+                let compacted = Compacted { asked: version, oldest: known.version };
+                return Err(match token.is_of_copy {
+                    true => expired(compacted, &options.version, Some(&token.after)),
+                    false => too_large(version, known.revision),
+                });
+            }
             version => (version.unwrap_or(known.version), Some(&token.after)),
         },
     };
-    let version = shown.min(known.revision);
+    let version = if shown == known.version { known.snapshot } else { revision_of(shown).unwrap_or(shown) };
     let refuse = |compacted| expired(compacted, &options.version, after);
     let namespace = selection.namespace.as_deref();
     if let Some(key) = selection.only_key() {
@@ -242,7 +251,8 @@ mod tests {
     #[test]
     fn a_state_that_is_known_at_a_later_version_is_listed_at_that_version() {
         let (mut history, revision) = written(&["a", "b", "c"]);
-        let known = KnownState { revision, version: 7 };
+        history.confirm(7, revision);
+        let known = history.known(revision);
         let everything = Selection::default();
         for query in [
             &[][..],
@@ -270,5 +280,61 @@ mod tests {
         history.write(&ObjectKey::cluster("c"), 9, None);
         let second = list(&history, KnownState::at(9), &next, &everything).expect("kept");
         assert_eq!((names(&second), second.version), (vec!["c"], 7));
+    }
+
+    /// Regression test: a client paged through a quiet collection while others listed it. Each of
+    /// their lists confirmed a later version, and only that one could be continued.
+    #[test]
+    fn pages_of_every_confirmed_version_can_be_read() {
+        let (mut history, revision) = written(&["a", "b", "c"]);
+        let everything = Selection::default();
+        let mut tokens = Vec::new();
+        for version in [7, 9, 12] {
+            history.confirm(version, revision);
+            let known = history.known(revision);
+            let first = list(&history, known, &options(&[("limit", "2")]), &everything).expect("known");
+            assert_eq!(first.version, version);
+            tokens.push((version, first.next.expect("more to come").encode()));
+        }
+        // An object has come and gone before two of the versions, and another comes after all.
+        for (version, name, exists) in [(8, "d", true), (9, "d", false), (13, "e", true)] {
+            let object = json!({ "metadata": { "name": name } });
+            let state = Draft::new(&object, vec![]).expect("it has a name").at(version);
+            history.write(&ObjectKey::cluster(name), version, exists.then(|| Arc::new(state)));
+            for (listed, token) in &tokens {
+                let next = options(&[("limit", "2"), ("continue", token)]);
+                let page = list(&history, history.known(version), &next, &everything).expect("confirmed");
+                assert_eq!((names(&page), page.version), (vec!["c"], *listed), "after {version}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_known_version_does_not_decrease_when_earlier_changes_arrive() {
+        let (mut history, revision) = written(&["a", "b"]);
+        history.confirm(7, revision);
+        let object = json!({ "metadata": { "name": "short" } });
+        let state = Draft::new(&object, vec![]).expect("it has a name").at(4);
+        history.write(&ObjectKey::cluster("short"), 4, Some(Arc::new(state)));
+        for query in [&[][..], &[("resourceVersion", "0")], &[("resourceVersion", "7")]] {
+            let page = list(&history, history.known(4), &options(query), &Selection::default());
+            let page = page.expect("known");
+            assert_eq!((names(&page), page.version), (vec!["a", "b"], 7), "{query:?}");
+        }
+        history.write(&ObjectKey::cluster("short"), 6, None);
+        assert_eq!(history.known(6).version, 7);
+        // The state at 2 is no longer kept, and so nothing is known about 7.
+        history.compact(6);
+        assert_eq!(history.known(6), KnownState::at(6));
+    }
+
+    #[test]
+    fn a_page_of_a_version_that_a_copy_has_not_seen_gets_410_and_a_token_to_continue() {
+        let (history, revision) = written(&["a", "b", "c"]);
+        let token = ContinueToken { version: Some(9), after: ObjectKey::cluster("a"), is_of_copy: true };
+        let ahead = options(&[("limit", "1"), ("continue", &token.encode())]);
+        let refusal =
+            list(&history, KnownState::at(revision), &ahead, &Selection::default()).expect_err("not seen");
+        assert!(refusal.0.is_expired(), "{refusal}");
     }
 }

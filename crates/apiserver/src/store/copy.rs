@@ -9,12 +9,17 @@
 //! might hold an object that was created and deleted unseen.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use dogwatch_core::ObjectKey;
 
 use super::encoded::Encoded;
 use super::history::History;
 use super::{Collection, CollectionName, LARGEST_LOG, LONGEST_LOG, Store};
+
+/// The number of changes from which they are written to a copy of the history, which then takes the
+/// place of the other one in one step: readers wait for a few changes only.
+const MANY: usize = 64;
 
 /// One change of a copy.
 #[derive(Clone, Debug)]
@@ -58,7 +63,7 @@ impl Store {
         let replaced = self.shared.collections.write().insert(Arc::clone(collection), begun);
         *revision = version;
         // It was about the previous content, whose versions may come again.
-        *self.shared.confirmed.lock() = (0, 0);
+        self.shared.confirmed.store(0, Ordering::Relaxed);
         // Before the lock of the revision is released: a reader that has found the old collection
         // must not read it at the new revision.
         self.shared.retire(replaced);
@@ -85,21 +90,36 @@ impl Store {
         limits: CopyLimits,
     ) {
         let copied = self.shared.collection(collection);
-        let mut revision = self.shared.revision();
         let is_changed = !changes.is_empty();
-        if is_changed || is_listed {
-            let mut history = copied.history.write();
-            let history = Arc::make_mut(&mut history);
+        let (is_long, before) = (changes.len() >= MANY, self.revision());
+        let write = |history: &mut History| {
             for CopiedChange { key, after, last } in changes {
                 history.write_with_last(&key, version, after, last);
             }
             if is_listed {
-                history.skip(*revision, version);
+                history.skip(before, version);
             }
             history.shorten(limits.changes, limits.bytes);
+        };
+        let mut revision;
+        let mut replaced = None;
+        if is_long {
+            let mut next = History::clone(&copied.history());
+            write(&mut next);
+            revision = self.shared.revision();
+            let mut history = copied.history.write();
+            next.take_confirmed(&history);
+            replaced = Some(std::mem::replace(&mut *history, Arc::new(next)));
+        } else {
+            revision = self.shared.revision();
+            if is_changed || is_listed {
+                write(Arc::make_mut(&mut copied.history.write()));
+            }
         }
         *revision = version;
         drop(revision);
+        // Without a lock: it may hold the last references to many objects.
+        drop(replaced);
         if is_changed {
             copied.changes.notify();
         }
@@ -109,15 +129,17 @@ impl Store {
     /// Records that the other server has the objects of `revision` at a later `version` too. That
     /// makes the state of this version known, and no other: an object may have come and gone in
     /// between. Ignored if the revision is another by now.
-    pub fn confirm(&self, revision: u64, version: u64) {
+    ///
+    /// The state stays known when changes before that version arrive: pages of it are still read,
+    /// and a client that has seen this version must not see an earlier one later.
+    pub fn confirm(&self, collection: &CollectionName, revision: u64, version: u64) {
+        let copied = self.shared.collection(collection);
         let current = self.shared.revision();
-        let mut confirmed = self.shared.confirmed.lock();
-        if *current != revision || version <= revision || (confirmed.0 == revision && version <= confirmed.1)
-        {
+        if *current != revision || version <= revision || copied.removed.load(Ordering::Acquire) {
             return;
         }
-        *confirmed = (revision, version);
-        drop(confirmed);
+        Arc::make_mut(&mut copied.history.write()).confirm(version, revision);
+        self.shared.confirmed.fetch_max(version, Ordering::Relaxed);
         drop(current);
         self.shared.changes.notify();
     }

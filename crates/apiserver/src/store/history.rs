@@ -10,6 +10,7 @@ use std::sync::Arc;
 use dogwatch_core::ObjectKey;
 
 use super::encoded::Encoded;
+use super::known_state::KnownState;
 use super::log::{Change, Log};
 use super::objects::Objects;
 
@@ -31,10 +32,18 @@ pub struct History {
     /// The versions strictly between two that cannot be read, oldest first. Always empty but for a
     /// copy of another server, which did not see every change: see [`Self::skip`].
     gaps: VecDeque<(u64, u64)>,
+    /// Versions whose state is that of a revision, which is not before `forgotten`: in the order of
+    /// these versions, each with the revision. Always empty but for a copy of another server, which
+    /// may not have seen the versions themselves: see [`Self::confirm`].
+    confirmed: VecDeque<(u64, u64)>,
 }
 
 /// The maximum number of gaps.
 const MAX_GAPS: usize = 64;
+
+/// The maximum number of confirmed versions. Each takes a list of the other server, so they last
+/// for the minute until its next bookmark, in which clients read page after page.
+const MAX_CONFIRMED: usize = 2048;
 
 /// The error of reading a version that is no longer kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -185,6 +194,42 @@ impl History {
         }
     }
 
+    /// Records that the state at `version` is that of `revision`, an earlier version.
+    pub fn confirm(&mut self, version: u64, revision: u64) {
+        match self.confirmed.binary_search_by_key(&version, |it| it.0) {
+            // The state at the later revision is kept for longer.
+            Ok(at) => self.confirmed[at].1 = self.confirmed[at].1.max(revision),
+            Err(at) => self.confirmed.insert(at, (version, revision)),
+        }
+        if self.confirmed.len() > MAX_CONFIRMED {
+            self.confirmed.pop_front();
+        }
+    }
+
+    /// Takes the confirmed versions of an earlier state of this history.
+    pub fn take_confirmed(&mut self, earlier: &Self) {
+        let kept = earlier.confirmed.iter().filter(|(_, revision)| *revision >= self.forgotten);
+        self.confirmed = kept.copied().collect();
+    }
+
+    /// Returns the revision whose state a version has; `None` if that is not known. `newest` is the
+    /// newest revision.
+    pub fn revision_of(&self, version: u64, newest: u64) -> Option<u64> {
+        let found = self.confirmed.binary_search_by_key(&version, |it| it.0).ok();
+        // First, because the version may be in a gap.
+        found.map(|at| self.confirmed[at].1).or((version <= newest).then_some(version))
+    }
+
+    /// Returns the newest state that is known. `newest` is the newest revision.
+    pub fn known(&self, newest: u64) -> KnownState {
+        match self.confirmed.back() {
+            Some((version, snapshot)) if *version > newest => {
+                KnownState { revision: newest, version: *version, snapshot: *snapshot }
+            }
+            _ => KnownState::at(newest),
+        }
+    }
+
     /// Returns the position in the log after a version: that of the first newer change.
     ///
     /// # Errors
@@ -281,6 +326,7 @@ impl History {
             }
         }
         self.forgotten = version;
+        self.confirmed.retain(|(_, revision)| *revision >= version);
     }
 
     fn check_listed(&self, version: u64) -> Result<(), Compacted> {

@@ -25,13 +25,14 @@ mod picked;
 mod received;
 mod objects;
 mod log;
+mod known_state;
 mod history;
 mod storage;
 mod copy;
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
@@ -43,6 +44,7 @@ pub(crate) use copy::{CopiedChange, CopyLimits};
 pub(crate) use encoded::{Draft, Encoded, Unstorable};
 pub(crate) use event_type::EventType;
 pub(crate) use history::{Compacted, History};
+pub(crate) use known_state::KnownState;
 pub(crate) use log::Change;
 pub(crate) use picked::Paths;
 pub(crate) use received::{NotStored, Received};
@@ -74,8 +76,9 @@ struct SharedStore {
     /// Locked for the duration of each commit, which takes the next revision. A plain mutex: never
     /// held across an await.
     revision: Mutex<u64>,
-    /// A revision, and a later version at which the state is the same. Locked after `revision`.
-    confirmed: Mutex<(u64, u64)>,
+    /// The newest confirmed version, which may be before the revision: see [`Store::confirm`]. Only
+    /// used with the lock of `revision`.
+    confirmed: AtomicU64,
     /// Notified after each change of the revision.
     changes: Arc<ChangeNotifier>,
     collections: RwLock<HashMap<CollectionName, Arc<Collection>>>,
@@ -114,23 +117,6 @@ pub struct Lost {
     pub current: Option<Arc<Encoded>>,
 }
 
-/// The state that a read finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownState {
-    /// The newest revision: that of the snapshot.
-    pub revision: u64,
-    /// The version whose state this is too. It is later than the revision only for a copy of
-    /// another server, which has not seen that version itself.
-    pub version: u64,
-}
-
-impl KnownState {
-    /// Returns the state at a revision, of which nothing later is known.
-    pub fn at(revision: u64) -> Self {
-        Self { revision, version: revision }
-    }
-}
-
 /// A position in the log of a collection; moves only forward.
 #[derive(Debug)]
 pub struct Cursor {
@@ -160,8 +146,8 @@ impl Store {
         *self.shared.revision()
     }
 
-    /// Returns the version whose state is known: the newest revision, or that of a copy up to which
-    /// it is confirmed (see [`Store::confirm`]).
+    /// Returns the version whose state is known: the newest revision, or a later one of a copy that
+    /// is confirmed (see [`Store::confirm`]). It never decreases, unless a collection begins anew.
     pub fn known(&self) -> u64 {
         self.shared.known(*self.shared.revision())
     }
@@ -170,6 +156,22 @@ impl Store {
     pub async fn reach(&self, version: u64) {
         let mut changes = self.shared.changes.subscribe();
         while self.known() < version {
+            changes.changed().await;
+        }
+    }
+
+    /// Returns true if the changes of a collection after a version are known: it has arrived, or
+    /// its state is confirmed. What a copy knows about its known version does not say what changed
+    /// since an earlier one.
+    pub fn has_seen(&self, collection: &CollectionName, version: u64) -> bool {
+        self.read_known(collection, |history, known| history.revision_of(version, known.revision).is_some())
+    }
+
+    /// Waits until the changes of a collection after `version` are known; never returns if that
+    /// does not happen.
+    pub async fn see(&self, collection: &CollectionName, version: u64) {
+        let mut changes = self.shared.changes.subscribe();
+        while !self.has_seen(collection, version) {
             changes.changed().await;
         }
     }
@@ -241,8 +243,8 @@ impl Store {
         self.read_known(collection, |history, at| look(history, at.revision))
     }
 
-    /// Reads the history of a collection like [`Self::read`], together with the version whose state
-    /// is known.
+    /// Reads the history of a collection like [`Self::read`], together with the state of it that is
+    /// known.
     pub fn read_known<T>(
         &self,
         collection: &CollectionName,
@@ -254,8 +256,11 @@ impl Store {
             let revision = self.shared.revision();
             // A copy of another server may have begun anew at a lower revision in the meantime.
             if !found.removed.load(Ordering::Acquire) {
-                let at = KnownState { revision: *revision, version: self.shared.known(*revision) };
-                break (Arc::clone(&found.history()), at);
+                let history = Arc::clone(&found.history());
+                let at = history.known(*revision);
+                // The history may have been shortened. No reader may wait for what it confirmed.
+                self.shared.confirmed.fetch_min(at.version, Ordering::Relaxed);
+                break (history, at);
             }
         };
         look(&history, at)
@@ -415,15 +420,13 @@ impl Cursor {
 impl SharedStore {
     fn new(revision: u64, first: u64, collections: HashMap<CollectionName, Arc<Collection>>) -> Self {
         let (revision, collections) = (Mutex::new(revision), RwLock::new(collections));
-        let (confirmed, changes, removed) = (Mutex::default(), Arc::default(), Mutex::default());
+        let (confirmed, changes, removed) = (AtomicU64::default(), Arc::default(), Mutex::default());
         Self { revision, confirmed, changes, collections, removed, first }
     }
 
-    /// Returns the version up to which the state at this revision is known. The caller holds the
-    /// lock of the revision.
+    /// Returns the version whose state is known. The caller holds the lock of the revision.
     fn known(&self, revision: u64) -> u64 {
-        let (confirmed, version) = *self.confirmed.lock();
-        if confirmed == revision { version.max(revision) } else { revision }
+        self.confirmed.load(Ordering::Relaxed).max(revision)
     }
 
     fn revision(&self) -> MutexGuard<'_, u64> {

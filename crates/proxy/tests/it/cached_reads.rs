@@ -332,6 +332,25 @@ async fn during_an_outage_only_permitted_resources_are_answered_and_say_so() {
     .await;
 }
 
+/// Regression test: the events of the API server came late, and lists got 503 although the API
+/// server would have answered them.
+#[tokio::test]
+async fn a_list_is_passed_on_if_memory_is_not_as_new_in_time() {
+    let server = server().await;
+    let proxy = proxy_of(&server, caching(&["configmaps"])).await;
+    warm(&server, &proxy).await;
+    let alice = caller(&proxy, "alice-token");
+    server.faults().pause();
+    direct(&server).create(&WriteParams::default(), &map("a", "1")).await.unwrap();
+    let path = ["api", "v1", "namespaces", "default", "configmaps"];
+    let listing = alice.get().path(&path).max_retries(0).send::<Value>();
+    let listed = within("a list", listing).await.unwrap();
+    assert_eq!(listed["items"][0]["metadata"]["name"], "a", "{listed}");
+    // A read that memory can answer does not wait for upstream.
+    assert!(maps(alice).list(&any_version()).await.unwrap().items.is_empty());
+    server.faults().resume();
+}
+
 /// Two proxies of one server have seen different bookmarks: a client that moves between them may be
 /// ahead of the other one.
 #[tokio::test]

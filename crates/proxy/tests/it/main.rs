@@ -3,6 +3,7 @@
 
 mod support;
 mod upstream_double;
+mod map_server;
 mod forwarding;
 mod identities;
 mod hostile_requests;
@@ -10,3 +11,4 @@ mod tunnels;
 mod cached_reads;
 mod rules;
 mod survival;
+mod changed_upstream;

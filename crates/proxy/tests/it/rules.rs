@@ -13,8 +13,10 @@ use futures_util::StreamExt;
 use http::Request;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{caller, config, map, maps, proxy_of, warm, within};
+use crate::support::{caller, config, map, maps, plain, proxy_of, warm, within};
+use crate::upstream_double::connect;
 
 /// A server, a proxy with rules for config maps, and the file of the rules.
 struct Ruled {
@@ -616,4 +618,47 @@ async fn rules_change_custom_resources() {
     assert_eq!(names, ["Name", "Age"]);
     let selected = seen.get().uri(&format!("{path}?fieldSelector=spec.colour%3Dred")).max_retries(0);
     assert!(selected.bytes().await.unwrap_err().is_bad_request());
+}
+
+/// Regression test: a client read a long list slowly, the rules changed meanwhile, and the rest of
+/// the list was in the view of the previous rules.
+#[tokio::test]
+async fn a_list_in_the_view_of_previous_rules_is_cut() {
+    let server = ApiServer::builder().tls(true).token("admin").start().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.yaml");
+    std::fs::write(&file, MARK).unwrap();
+    let mut options = plain();
+    options.resources = vec!["configmaps".to_owned()];
+    options.rules = Some(file.clone());
+    let proxy = proxy_of(&server, options).await;
+    warm(&server, &proxy).await;
+    // Together they are more than the sockets between proxy and client hold.
+    let (stored, large) = (maps(Client::new(config(&server.kubeconfig())).unwrap()), "x".repeat(1 << 20));
+    for number in 0..24 {
+        stored.create(&WriteParams::default(), &map(&format!("large-{number}"), &large)).await.unwrap();
+    }
+    let seen = maps(caller(&proxy, "admin"));
+    let newest = seen.get("large-23").await.unwrap();
+    assert!(newest.data.is_some());
+
+    let mut stream = connect(&proxy).await;
+    let request = "GET /api/v1/namespaces/default/configmaps?resourceVersion=0 HTTP/1.1\r\nHost: localhost\r\n\
+                   Authorization: Bearer admin\r\nAccept: application/json\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut read = vec![0; 4096];
+    within("the beginning of the list", stream.read_exact(&mut read)).await.unwrap();
+    let begin = String::from_utf8_lossy(&read).into_owned();
+    assert!(begin.starts_with("HTTP/1.1 200") && begin.contains("transfer-encoding: chunked"), "{begin}");
+
+    std::fs::write(&file, "rules:\n- match: {resource: configmaps}\n  redact: [/data/*]\n").unwrap();
+    within("the new rules", async {
+        while !seen.get("large-23").await.is_ok_and(|it| it.data.is_none_or(|it| it.is_empty())) {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    let ended = within("the end of the list", stream.read_to_end(&mut read)).await;
+    let is_complete = ended.is_ok() && read.ends_with(b"\r\n0\r\n\r\n");
+    assert!(!is_complete && read.len() < 24 << 20, "{} bytes", read.len());
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Maps, Seen, in_protobuf, map};
-use crate::mirror::{MirrorEvent, MirrorEventType, MirrorSettings};
+use serde_json::Value;
+
+use super::{Maps, Newest, Seen, in_protobuf, map, request};
+use crate::mirror::{ListMemory, MirrorEvent, MirrorEventType, MirrorSettings, View};
 
 fn settings(change: impl FnOnce(&mut MirrorSettings)) -> MirrorSettings {
     let mut settings = MirrorSettings::default();
@@ -96,6 +98,76 @@ async fn an_unchanged_list_is_not_held_twice_and_has_no_events() {
     );
 }
 
+/// Config maps of 32 KiB, of which every hundredth is red, each tenth in the namespace `small`.
+fn large(count: usize) -> Vec<Value> {
+    let object = |number: usize| {
+        let colour = if number.is_multiple_of(100) { "red" } else { "blue" };
+        let mut object = map(&format!("o{number:04}"), 5, colour);
+        object["data"]["text"] = "x".repeat(32 << 10).into();
+        if number.is_multiple_of(10) {
+            object["metadata"]["namespace"] = "small".into();
+        }
+        object
+    };
+    (0..count).map(object).collect()
+}
+
+/// Regression test: the share of a list was that of the whole collection, so that a few lists of a
+/// large collection kept all others waiting, and with `resourceVersion=0` that of a page, although
+/// the limit is ignored.
+#[tokio::test(start_paused = true)]
+async fn a_list_takes_the_memory_of_what_it_selects() {
+    const MEMORY: usize = 4 << 20;
+    let memory = ListMemory::new(MEMORY, Duration::from_secs(10));
+    let maps = Maps::with(settings(|it| it.list_memory = Some(memory.clone())));
+    maps.replace(10, &large(400));
+    let all = "/api/v1/configmaps";
+    for (path, accept, most) in [
+        (format!("{all}?labelSelector=colour%3Dred"), "application/json", 500 << 10),
+        (format!("{all}?fieldSelector=metadata.name%3Do0007"), "application/yaml", 200 << 10),
+        ("/api/v1/namespaces/small/configmaps?limit=2".to_owned(), "application/yaml", 300 << 10),
+        // It is encoded while it is sent.
+        (all.to_owned(), "application/json", 300 << 10),
+        // More than a quarter, which no list gets.
+        (all.to_owned(), "application/yaml", MEMORY / 4),
+        (format!("{all}?limit=1&resourceVersion=0"), "application/yaml", MEMORY / 4),
+    ] {
+        let response = maps.mirror.respond(request(&path, accept), View::unchanged(), &Newest(10)).await;
+        assert_eq!(response.status(), 200, "{path}");
+        let taken = MEMORY - memory.available();
+        assert!(taken > 0 && taken <= most, "{path} takes {taken} bytes");
+        assert_eq!(taken == MEMORY / 4, most == MEMORY / 4, "{path} takes {taken} bytes");
+        drop(response);
+        assert_eq!(memory.available(), MEMORY, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_memory_waits_for_it_and_small_ones_are_answered() {
+    let memory = ListMemory::new(4 << 20, Duration::from_secs(10));
+    let maps = Maps::with(settings(|it| it.list_memory = Some(memory.clone())));
+    maps.replace(10, &large(400));
+    let list = async |path: &str| {
+        let request = request(path, "application/yaml");
+        maps.mirror.respond(request, View::unchanged(), &Newest(10)).await
+    };
+    let (all, small) = ("/api/v1/configmaps", "/api/v1/configmaps?labelSelector=colour%3Dred");
+    let mut open = Vec::new();
+    for path in [all, small, all, small, all] {
+        open.push(list(path).await);
+    }
+    assert!(open.iter().all(|it| it.status() == 200));
+    let refused = list(all).await;
+    let retry_after = refused.headers().get("retry-after").map(|it| it.to_str().unwrap());
+    assert_eq!((refused.status().as_u16(), retry_after), (429, Some("1")));
+    let release = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        open.clear();
+    };
+    let (answered, ()) = tokio::join!(list(all), release);
+    assert_eq!(answered.status(), 200);
+}
+
 /// The memory of an idle watch, without its connection.
 #[tokio::test(start_paused = true)]
 async fn an_idle_watch_costs_little() {
@@ -112,6 +184,43 @@ async fn an_idle_watch_costs_little() {
     });
     // Including the decoder of the test.
     assert!(used.bytes_current / 100 < 6 * 1024, "{} bytes", used.bytes_current / 100);
+}
+
+/// Regression test: a list of many objects takes its time to be fed, and meanwhile the version of
+/// the mirror could not be read, on which every request depends.
+#[test]
+fn readers_do_not_wait_for_the_writer() {
+    let maps = Maps::listed(10, &[map("a", 5, "red")]);
+    let mirror = maps.mirror.clone();
+    let (sender, read) = std::sync::mpsc::channel();
+    let read = maps.mirror.while_written(|| {
+        std::thread::spawn(move || {
+            mirror.confirm(10, 12);
+            let _ = sender.send((mirror.version(), mirror.known_version(), mirror.usage().objects));
+        });
+        read.recv_timeout(Duration::from_secs(60))
+    });
+    assert_eq!(read, Ok((Some(10), Some(12), 1)));
+}
+
+/// A list of many changes is written aside. What was confirmed meanwhile stays known.
+#[tokio::test(start_paused = true)]
+async fn a_long_list_of_changes_is_written_like_a_short_one() {
+    for count in [1, 63, 64, 1_000] {
+        let object = |number: u64, version: u64| map(&format!("o{number:04}"), version, "red");
+        let maps = Maps::listed(10, &Vec::from_iter((0..count).map(|it| object(it, 5))));
+        maps.mirror.confirm(10, 15);
+        let mut watching = maps.watch("resourceVersion=10").await;
+        assert_eq!(watching.now(), []);
+        maps.replace(2_000, &Vec::from_iter((0..count).map(|it| object(it, 20 + it))));
+        let seen: Vec<_> = (0..count).map(|it| Seen::Modified(object(it, 20 + it))).collect();
+        assert_eq!(watching.now(), seen);
+        let confirmed = "/api/v1/configmaps?resourceVersion=15&resourceVersionMatch=Exact&limit=1";
+        let page = maps.get(confirmed).await.json();
+        assert_eq!(page["items"][0], object(0, 5), "{count}");
+        let gap = maps.get("/api/v1/configmaps?resourceVersion=16&resourceVersionMatch=Exact").await;
+        assert_eq!(gap.code, 410, "{count}");
+    }
 }
 
 /// The objects that train the dictionary are not compressed, and all later ones are.

@@ -337,9 +337,14 @@ async fn a_watch_from_a_known_version_gets_only_later_changes() {
     }
     let (short, gone) = (map("short", 24, "red"), map("short", 30, "red"));
     maps.apply(MirrorEventType::Added, &short);
-    assert_eq!(maps.mirror.known_version(), Some(24), "the state is another one for now");
-    let newest = maps.ask(LIST, "application/json", View::unchanged(), 30).await;
-    assert_eq!(newest.code, 504, "a consistent read must not show what is gone");
+    assert_eq!((maps.mirror.version(), maps.mirror.known_version()), (Some(24), Some(30)));
+    for query in ["", "?resourceVersion=0", "?resourceVersion=30"] {
+        let path = format!("{LIST}{query}");
+        let newest = maps.ask(&path, "application/json", View::unchanged(), 30).await;
+        assert_eq!((newest.version(), newest.names()), (30, vec!["b".to_owned(), "c".to_owned()]), "{path}");
+    }
+    let gone_since = "/api/v1/namespaces/default/configmaps/short";
+    assert_eq!(maps.ask(gone_since, "application/json", View::unchanged(), 30).await.code, 404);
     maps.apply(MirrorEventType::Deleted, &gone);
     assert_eq!(from_before.now(), [Seen::Added(short), Seen::Deleted(gone.clone())]);
     // This client has seen the addition elsewhere.
@@ -370,4 +375,59 @@ async fn pages_of_a_known_version_have_that_version_also_after_the_next_change()
     maps.apply(MirrorEventType::Deleted, &map("c", 33, "red"));
     let second = maps.get(&format!("{LIST}?limit=1&continue={token}")).await;
     assert_eq!((first.version(), second.version(), second.names()), (30, 30, vec!["c".to_owned()]));
+}
+
+/// Regression test: while a client read page after page of a quiet collection, others listed it,
+/// and each of their lists confirmed a later version. The next page got 504.
+#[tokio::test(start_paused = true)]
+async fn pages_are_read_while_later_versions_are_confirmed() {
+    let maps = confirmed();
+    let first = maps.ask(&format!("{LIST}?limit=1"), "application/json", View::unchanged(), 30).await;
+    let token = first.json()["metadata"]["continue"].as_str().expect("a token").to_owned();
+    for version in [31, 35, 52] {
+        maps.mirror.confirm(21, version);
+        let newest = maps.ask(LIST, "application/json", View::unchanged(), version).await;
+        assert_eq!((newest.code, newest.version()), (200, version));
+        let second = maps.get(&format!("{LIST}?limit=1&continue={token}")).await;
+        assert_eq!((second.version(), second.names()), (30, vec!["c".to_owned()]), "{version}");
+    }
+    // The page is still known when the mirror has listed again, and did not see what came between.
+    maps.replace(60, &[map("b", 12, "red")]);
+    let second = maps.get(&format!("{LIST}?limit=1&continue={token}")).await;
+    assert_eq!((second.version(), second.names()), (30, vec!["c".to_owned()]));
+}
+
+/// Regression test: a client had seen an object at another replica, and watched from a version
+/// between that of the mirror and the confirmed one. The object was deleted before the latter, the
+/// mirror listed again, and the client kept the object forever.
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_version_between_two_confirmed_ones_misses_no_deletion() {
+    for (at_version, objects) in
+        [(40, vec![map("b", 12, "red"), map("c", 21, "blue")]), (41, vec![map("b", 12, "red")])]
+    {
+        let maps = confirmed();
+        let mut between = maps.watch("resourceVersion=25").await;
+        let mut known = maps.watch("resourceVersion=30").await;
+        assert_eq!((between.now(), known.now()), (vec![], vec![]));
+        // An object that existed from 24 to 28 is not in it.
+        maps.replace(at_version, &objects);
+        assert_eq!(between.now(), [Seen::Error(410), Seen::End], "{at_version}");
+        // The state at 30 is known, and so are the differences.
+        assert_eq!(known.now().len(), 2 - objects.len());
+        maps.apply(MirrorEventType::Added, &map("later", 50, "red"));
+        assert_eq!(known.now(), [Seen::Added(map("later", 50, "red"))]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_a_version_that_another_mirror_has_seen_gets_410() {
+    let (ahead, behind) = (confirmed(), with_history());
+    let first = ahead.ask(&format!("{LIST}?limit=1"), "application/json", View::unchanged(), 30).await;
+    let token = first.json()["metadata"]["continue"].as_str().expect("a token").to_owned();
+    let refused = behind.get(&format!("{LIST}?limit=1&continue={token}")).await;
+    assert_eq!(refused.code, 410);
+    // As in kube-apiserver, with a token for the rest at another version.
+    let rest = refused.json()["metadata"]["continue"].as_str().expect("a token").to_owned();
+    let second = behind.get(&format!("{LIST}?limit=1&continue={rest}")).await;
+    assert_eq!((second.version(), second.names()), (21, vec!["c".to_owned()]));
 }

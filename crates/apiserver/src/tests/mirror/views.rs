@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::FutureExt;
+use http::Request;
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use super::{Maps, Seen, map};
+use super::{Maps, Newest, Seen, map};
+use crate::ResponseBody;
 use crate::mirror::{MirrorEventType, MirrorObject, View};
 
 const LIST: &str = "/api/v1/configmaps";
@@ -130,4 +134,59 @@ async fn a_view_that_panics_is_an_error_of_the_request() {
     maps.apply(MirrorEventType::Modified, &map("a", 11, "red"));
     assert_eq!(watching.now(), [Seen::Error(500), Seen::End]);
     assert_eq!(maps.get(LIST).await.code, 200, "other requests are served");
+}
+
+/// Reads a body to its end, or until it waits. Returns the number of steps, and the maximum number
+/// of calls of a view in one of them.
+fn steps(body: &mut ResponseBody, calls: &AtomicUsize) -> (usize, usize) {
+    let (mut steps, mut most, mut idle) = (0, 0, 0);
+    while idle < 3 {
+        let before = calls.load(Ordering::Relaxed);
+        let polled = body.frame().now_or_never();
+        let called = calls.load(Ordering::Relaxed) - before;
+        most = most.max(called);
+        match polled {
+            Some(None) => return (steps, most),
+            // It lets other tasks have their turn, or waits.
+            None if called == 0 => idle += 1,
+            _ => (steps, idle) = (steps + 1, 0),
+        }
+    }
+    (steps, most)
+}
+
+/// Regression test: a rule that hid most objects of a long list, or most changes of a watch, was
+/// applied to all of them in one go, and the other requests of the thread waited.
+#[tokio::test(start_paused = true)]
+async fn hidden_objects_are_left_out_step_by_step() {
+    const COUNT: u64 = 400;
+    let object = |number: u64, version: u64| {
+        let mut object = map(&format!("o{number:03}"), version, "green");
+        object["data"]["text"] = "x".repeat(10 << 10).into();
+        object
+    };
+    let maps = Maps::listed(1_000, &Vec::from_iter((0..COUNT).map(|it| object(it, 5))));
+    for (path, encoding) in [
+        (LIST.to_owned(), "identity"),
+        (LIST.to_owned(), "gzip"),
+        ("/api/v1/configmaps?watch=1".to_owned(), "identity"),
+        ("/api/v1/configmaps?watch=1&resourceVersion=1000".to_owned(), "identity"),
+    ] {
+        let calls: Arc<AtomicUsize> = Arc::default();
+        let request = Request::get(&path).header("accept", JSON).header("accept-encoding", encoding);
+        let request = request.body(()).expect("a request");
+        let view = without_green(&calls);
+        let response = maps.mirror.respond(request, view, &Newest(1_000)).await;
+        assert_eq!((response.status().as_u16(), calls.load(Ordering::Relaxed)), (200, 0), "{path}");
+        if path.contains("resourceVersion") {
+            for number in 0..COUNT {
+                maps.apply(MirrorEventType::Modified, &object(number, 1_001 + number));
+            }
+        }
+        let (steps, most) = steps(&mut response.into_body(), &calls);
+        assert!(calls.load(Ordering::Relaxed) >= COUNT as usize, "{path}");
+        // 64 KiB in one step, or 256 KiB that are compressed.
+        let limit = if encoding == "gzip" { 27 } else { 14 };
+        assert!(most <= limit && steps >= COUNT as usize / limit, "{path}: {most} in one of {steps} steps");
+    }
 }
