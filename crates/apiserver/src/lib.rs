@@ -48,8 +48,10 @@
 //! - **Controllers.** As in Kubernetes, other programs delete namespaces, collect garbage and make
 //!   workloads run: kube-controller-manager, or `ControllerManager` and `Simulator` of
 //!   `dogwatch-simulator`.
-//! - **Containers.** Nothing runs in pods, simulated or not: `exec`, `attach`, `portforward`,
-//!   `proxy` and logs are rejected.
+//! - **Containers.** The server runs none. Logs, `exec`, `attach`, `portforward` and `proxy` are
+//!   passed on to the kubelet of the node, to the pod or to an endpoint of the service, on the
+//!   loopback unless [`ApiServerBuilder::allow_remote_backends`] allows other machines. Admission
+//!   does not apply to them.
 //! - **Persistence.** All objects are in memory and are lost when the server stops.
 //! - **Long errors.** Of the validation errors of an object and the conflicts of an apply, the
 //!   first thousand are reported, and of unknown fields the first hundred.
@@ -73,6 +75,7 @@ mod authorization;
 mod reading;
 mod registry;
 mod webhook;
+mod upstream;
 mod cluster;
 mod auth;
 pub mod faults;

@@ -79,6 +79,7 @@ mod binding;
 mod disruption_budget;
 mod eviction;
 mod kubelet;
+mod proxied_backend;
 mod subresources;
 mod create;
 mod definitions;
@@ -98,6 +99,7 @@ pub(crate) use delete_options::{Admission, DeleteOptions, Propagation, warning_o
 pub(crate) use kubelet::KubeletRequest;
 pub(crate) use patch_body::PatchBody;
 pub(crate) use place::{ObjectRef, RefusedWarnings, ResponseObject, WriteOutcome, Writer};
+pub(crate) use proxied_backend::ProxiedBackend;
 pub use service_network::{InvalidServiceNetwork, ServiceNetwork};
 pub use signing_key::{InvalidKey, ServiceAccountKeys};
 pub(crate) use source::Source;

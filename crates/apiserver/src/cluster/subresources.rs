@@ -19,7 +19,7 @@ impl Cluster {
         let current = self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?;
         match place.part {
             "scale" => ScaleSubresource::of(self, place).read(&current).await.map(ResponseObject::Value),
-            "log" => Err(KubeletRequest::of(self, place).unreachable(&current)),
+            "log" => Err(KubeletRequest::of(self, place).refuse()),
             _ => self.conversion().ready_to_respond(place.kind, ResponseObject::Stored(current)).await,
         }
     }

@@ -19,6 +19,17 @@ use crate::request::BodyForm;
 /// read the response.
 const MAX_DRAINED: usize = 4 * 1024 * 1024;
 
+/// The body of a request, as it arrives: read within limits, or passed on to another server.
+pub(crate) trait ArrivingBody:
+    Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static
+{
+}
+
+impl<B> ArrivingBody for B where
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static
+{
+}
+
 /// Reads request bodies within all limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BodyReader<'a> {

@@ -4,6 +4,7 @@
 //! request ─► authenticate ─► authorize ─► (faults) ─┬─► read ──► list, object, table ──┐
 //!                                                   ├─► watch ─► a body that is pulled ├─► response
 //!                                                   ├─► write ─► the cluster's verbs ──┤
+//!                                                   ├─► connect ─► a kubelet, a pod ───┤
 //!                                                   └─► discovery, OpenAPI, health ────┘
 //! ```
 //!
@@ -47,7 +48,10 @@ mod streamed_list;
 mod read_error;
 mod reader;
 mod service;
+mod backend_request;
+mod backend_reply;
 mod list;
+mod pod_log;
 mod read;
 mod watch;
 mod copy_service;
@@ -58,6 +62,8 @@ mod openapi;
 mod health_checks;
 mod non_resource;
 mod fault_admin;
+mod proxied_request;
+mod stream_request;
 mod respond;
 
 pub(crate) use backend::Backend;

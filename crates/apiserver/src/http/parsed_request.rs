@@ -135,7 +135,8 @@ pub(super) fn method_not_allowed() -> ApiError {
 fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) -> Result<(), RoutingError> {
     let def = &kind.def;
     let has = |verb: &str| def.has_verb(verb);
-    let verb = verb.filter(|_| method != Method::HEAD).map(|it| it.to_string());
+    let is_proxied = target.subresource.as_deref().is_some_and(|it| it.split('/').next() == Some("proxy"));
+    let verb = verb.filter(|_| method != Method::HEAD || is_proxied).map(|it| it.to_string());
     let across = def.namespaced && target.namespace.is_none();
     let (path, allowed) = match (&target.name, target.subresource.as_deref()) {
         _ if target.namespace.is_some() && !def.namespaced => (false, false),
@@ -261,6 +262,8 @@ mod tests {
             ("GET", "/api/v1/namespaces/a/pods/x/binding", "405"),
             ("POST", "/api/v1/namespaces/a/pods/x/binding", "create"),
             ("GET", "/api/v1/namespaces/a/pods/x/proxy/a/b", "get"),
+            ("HEAD", "/api/v1/namespaces/a/pods/x/proxy/a", "get"),
+            ("HEAD", "/api/v1/namespaces/a/pods/x/log", "405"),
             ("GET", "/api/v1/namespaces/a/pods/x/nosub", "404"),
             ("GET", "/apis/apps/v9/deployments", "404"),
             ("GET", "/apis/nope.example.com/v1/things", "page"),

@@ -11,7 +11,8 @@ use super::reader::Reader;
 use super::service::Service;
 use super::show;
 use crate::ApiError;
-use crate::cluster::{KubeletRequest, ResponseObject};
+use crate::cluster::ResponseObject;
+use crate::kinds::POD;
 use crate::reading::initializing;
 use crate::store::{History, KnownState};
 use crate::strconv;
@@ -80,10 +81,8 @@ impl Service {
         let least = reader.least_version(query, &*self.cluster).await?;
         reader.reach_or_refuse(least).await?;
         let place = parsed.place();
-        let request = KubeletRequest::of(&self.cluster, &place);
-        request.check_container(query.get("container"))?;
-        if request.is_log_before_start() {
-            return Ok(answer::empty(StatusCode::NO_CONTENT));
+        if place.part == "log" && place.kind.is(&POD) {
+            return self.pod_log(parsed, query).await;
         }
         let shown = self.cluster.read_part(&place).await?;
         reader.respond_with(&shown, parsed, negotiated)

@@ -1,10 +1,8 @@
 //! The entry point: one request, one response.
 
-use bytes::Bytes;
 use http::header::{HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode};
-use http_body::Body;
 use tokio::time::Instant;
 
 use super::access::Access;
@@ -12,6 +10,7 @@ use super::answer::{self, Answer};
 use super::body::{Cut, ResponseBody};
 use super::discovery::Discovery;
 use super::fault_admin::FaultAdmin;
+use super::incoming::ArrivingBody;
 use super::list::ListError;
 use super::negotiated::Negotiated;
 use super::non_resource::NonResource;
@@ -63,7 +62,7 @@ impl Service {
     ///
     /// Returns [`Cut`] if the connection is to be cut without a response, which only fault rules
     /// demand.
-    pub(crate) async fn respond<B: Body<Data = Bytes>>(
+    pub(crate) async fn respond<B: ArrivingBody>(
         &self,
         request: Request<B>,
         peer: Option<&PeerIdentity>,
@@ -136,7 +135,7 @@ impl Service {
     }
 
     /// Applies the fault rules to a request, and serves it if they let it through.
-    async fn inject_faults<B: Body<Data = Bytes>>(
+    async fn inject_faults<B: ArrivingBody>(
         &self,
         routed: &RoutedRequest,
         parts: &Parts,
@@ -169,7 +168,7 @@ impl Service {
         }
     }
 
-    async fn dispatch<B: Body<Data = Bytes>>(
+    async fn dispatch<B: ArrivingBody>(
         &self,
         routed: &RoutedRequest,
         parts: &Parts,
@@ -206,7 +205,7 @@ impl Service {
     }
 
     /// Serves a verb on a resource.
-    async fn serve<B: Body<Data = Bytes>>(
+    async fn serve<B: ArrivingBody>(
         &self,
         parsed: &ParsedRequest,
         parts: &Parts,
@@ -221,7 +220,7 @@ impl Service {
         answer
     }
 
-    async fn serve_verb<B: Body<Data = Bytes>>(
+    async fn serve_verb<B: ArrivingBody>(
         &self,
         parsed: &ParsedRequest,
         parts: &Parts,
@@ -232,9 +231,8 @@ impl Service {
         let headers = &parts.headers;
         if parsed.connects() {
             let place = parsed.place();
-            let request = KubeletRequest::of(&self.cluster, &place);
-            request.check_permission(user)?;
-            return Err(request.refuse_connection(query.get("container")).into());
+            KubeletRequest::of(&self.cluster, &place).check_permission(user)?;
+            return Ok(self.connect(parsed, parts, query, body).await?);
         }
         // kube-apiserver checks the content type of a patch before anything else (k8s.io/apiserver
         // v0.36.4 pkg/endpoints/handlers/patch.go).
@@ -255,6 +253,23 @@ impl Service {
             (Verb::DeleteCollection, _) => self.delete_collection(parsed, &exchange, body).await?,
             _ => self.update(parsed, &exchange, body).await?,
         })
+    }
+
+    /// Connects a client to a pod, a node or a service.
+    async fn connect<B: ArrivingBody>(
+        &self,
+        parsed: &ParsedRequest,
+        parts: &Parts,
+        query: &Query,
+        body: B,
+    ) -> Result<Answer, ApiError> {
+        if query.first("dryRun").is_some() {
+            return Err(ApiError::bad_request("dryRun is not supported"));
+        }
+        match parsed.part() {
+            "proxy" => self.proxy(parsed, parts, body).await,
+            _ => self.stream_to_pod(parsed, parts, query).await,
+        }
     }
 
     /// Builds the response to a user who is unknown or may not do what is requested.

@@ -19,6 +19,7 @@ use crate::auth::Authenticator;
 use crate::cluster::Cluster;
 use crate::faults::FaultInjector;
 use crate::log::RequestLog;
+use crate::upstream::Dialer;
 use crate::user::User;
 
 /// Answers requests to a cluster. Clones serve the same cluster and share their counters.
@@ -33,6 +34,8 @@ pub(crate) struct Service {
     pub(super) authenticator: Authenticator,
     pub(super) faults: FaultInjector,
     pub(super) log: RequestLog,
+    /// Connects to kubelets, pods and services.
+    pub(super) dialer: Dialer,
     /// True for the service of a component, whose requests are not of interest to users.
     pub(super) is_component: bool,
 }
@@ -60,6 +63,7 @@ impl Service {
             authenticator,
             faults: FaultInjector::default(),
             log: RequestLog::default(),
+            dialer: Dialer::default(),
             is_component: false,
         }
     }
@@ -83,6 +87,14 @@ impl Service {
     #[must_use]
     pub(crate) fn settings(mut self, settings: Settings) -> Self {
         self.settings = Arc::new(settings);
+        self
+    }
+
+    /// Sets the dialer for kubelets, pods and services. Defaults to one for the loopback without a
+    /// client certificate.
+    #[must_use]
+    pub(crate) fn dialer(mut self, dialer: Dialer) -> Self {
+        self.dialer = dialer;
         self
     }
 

@@ -13,6 +13,10 @@ use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
 use super::error::StartError;
 use crate::serving::{BoxError, Certificates, ClientCertificate, Tls};
+use crate::upstream::{Dialer, KubeletTls, Reach};
+
+/// The user of the server at kubelets, as kubeadm names it.
+const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 
 /// The credentials and addresses by which clients reach the server.
 pub(super) struct Access {
@@ -23,6 +27,14 @@ pub(super) struct Access {
     tls: Option<TlsSetup>,
     /// The authorities of client certificates, as PEM.
     client_authorities: Option<String>,
+}
+
+/// The settings of connections to kubelets, pods and services.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BackendAccess {
+    pub(super) reach: Reach,
+    /// The authorities that issue the certificates of kubelets, as PEM.
+    pub(super) kubelet_authorities: Vec<Vec<u8>>,
 }
 
 /// A certificate for the server with its intermediate ones, and its private key, as PEM.
@@ -54,6 +66,8 @@ struct TlsSetup {
     tls: Tls,
     certificates: Certificates,
     admin: ClientCertificate,
+    /// The certificate that the server presents to kubelets.
+    kubelet_client: ClientCertificate,
 }
 
 impl Access {
@@ -72,14 +86,15 @@ impl Access {
         if tls_address.is_none() && !client_authorities.is_empty() {
             return Err(StartError::ClientAuthorityWithoutTls);
         }
-        let roots = roots(client_authorities)?;
+        let roots = roots(client_authorities).map_err(StartError::ClientAuthority)?;
         // Not the files themselves, which may have private keys too.
         let given: String = roots.iter().map(pem).collect();
         let secured = |address| -> Result<TlsSetup, BoxError> {
             let certificates = Certificates::throwaway_for(address, advertised.as_deref())?;
             let admin = certificates.client("admin", "system:masters")?;
+            let kubelet_client = certificates.client(KUBELET_CLIENT, "system:masters")?;
             let server = presented.unwrap_or_else(|| certificates.server_der());
-            Ok(TlsSetup { tls: Tls::new(server, &certificates, roots)?, certificates, admin })
+            Ok(TlsSetup { tls: Tls::new(server, &certificates, roots)?, certificates, admin, kubelet_client })
         };
         let tls = tls_address.map(secured).transpose().map_err(StartError::Tls)?;
         let client_authorities = tls.as_ref().map(|it| it.certificates.authority() + &given);
@@ -107,6 +122,21 @@ impl Access {
         self.tls.as_ref().map(|it| &it.admin)
     }
 
+    /// Returns the dialer for kubelets, pods and services. Without TLS there is no authority that
+    /// could issue a client certificate for kubelets.
+    pub(super) fn dialer(&self, backends: &BackendAccess) -> Result<Dialer, StartError> {
+        let authorities = roots(&backends.kubelet_authorities).map_err(StartError::KubeletAuthority)?;
+        let read = |it: &TlsSetup| -> Result<_, BoxError> {
+            let client = &it.kubelet_client;
+            let certificate = CertificateDer::from_pem_slice(client.certificate.as_bytes())?;
+            let key = PrivateKeyDer::from_pem_slice(client.key.expose_secret().as_bytes())?;
+            Ok((vec![certificate], key))
+        };
+        let identity = self.tls.as_ref().map(read).transpose().map_err(StartError::Tls)?;
+        let tls = KubeletTls { identity, authorities };
+        Dialer::new(backends.reach, &tls).map_err(StartError::KubeletAuthority)
+    }
+
     /// Returns the URL for clients of a server that listens on `address`: the advertised name, or
     /// else the address itself. For a server that listens on all addresses and advertises no name,
     /// this is the loopback address.
@@ -127,15 +157,15 @@ impl Access {
 }
 
 /// Reads the certificates of authorities.
-fn roots(authorities: &[Vec<u8>]) -> Result<Vec<CertificateDer<'static>>, StartError> {
+fn roots(authorities: &[Vec<u8>]) -> Result<Vec<CertificateDer<'static>>, BoxError> {
     let mut roots = Vec::new();
     for pem in authorities {
         let before = roots.len();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            roots.push(certificate.map_err(|it| StartError::ClientAuthority(it.into()))?);
+            roots.push(certificate?);
         }
         if roots.len() == before {
-            return Err(StartError::ClientAuthority("there is no certificate in it".into()));
+            return Err("there is no certificate in it".into());
         }
     }
     Ok(roots)
@@ -216,6 +246,21 @@ mod tests {
         for pem in ["", "-----BEGIN CERTIFICATE-----\n"] {
             let broken = Access::new(None, loopback, None, &[pem.as_bytes().to_vec()], None);
             assert!(matches!(broken, Err(StartError::ClientAuthority(_))), "{pem:?}");
+        }
+    }
+
+    #[test]
+    fn the_authority_of_kubelets_must_be_a_certificate() {
+        let access = Access::new(None, None, None, &[], None).unwrap();
+        let with = |pem: &[u8]| {
+            let backends =
+                BackendAccess { kubelet_authorities: vec![pem.to_vec()], ..BackendAccess::default() };
+            access.dialer(&backends)
+        };
+        let other = Certificates::throwaway(Ipv4Addr::LOCALHOST.into()).unwrap().authority();
+        assert!(with(other.as_bytes()).is_ok());
+        for pem in ["", "-----BEGIN CERTIFICATE-----\n"] {
+            assert!(matches!(with(pem.as_bytes()), Err(StartError::KubeletAuthority(_))), "{pem:?}");
         }
     }
 

@@ -109,6 +109,7 @@ impl ApiServer {
         let authenticator = Authenticator::new().anonymous(config.anonymous);
         let service =
             Service::new(Arc::clone(&cluster), authenticator).log(log).settings(config.settings.clone());
+        let service = service.dialer(config.dialer.clone());
         let serving = match config.bind {
             None => Serving::in_process(service),
             Some(address) => Serving::bind(service, address, access.tls().cloned(), config.connection_parts)
@@ -283,6 +284,7 @@ impl ApiServerBuilder {
             self.serving_certificate.as_ref(),
         )?;
 
+        self.config.dialer = access.dialer(&self.backends)?;
         let cluster = self.cluster();
         cluster.definitions().accept_at_once(self.config.controllers.definitions);
         for (token, user) in &self.tokens {

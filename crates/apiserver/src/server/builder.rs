@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use secrecy::{SecretSlice, SecretString};
 use serde::Serialize;
 
-use super::access::ServingCertificate;
+use super::access::{BackendAccess, ServingCertificate};
 use super::error::StartError;
 use super::initial_objects::InitialObjects;
 use crate::admission_plugin::AdmissionPlugin;
@@ -17,6 +17,7 @@ use crate::cluster::{Cluster, ServiceAccountKeys, ServiceNetwork, Source};
 use crate::controllers::Controllers;
 use crate::http::Settings;
 use crate::serving::ConnectionParts;
+use crate::upstream::{Dialer, Reach};
 use crate::user::User;
 
 /// The default start of a seeded server's clock: 1 January 2026.
@@ -59,6 +60,7 @@ pub struct ApiServerBuilder {
     /// The authorities of client certificates besides the server's own, as PEM.
     pub(super) client_authorities: Vec<Vec<u8>>,
     pub(super) serving_certificate: Option<ServingCertificate>,
+    pub(super) backends: BackendAccess,
     service_network: ServiceNetwork,
     service_account_keys: Option<ServiceAccountKeys>,
     service_account_issuers: Vec<String>,
@@ -76,6 +78,8 @@ pub(super) struct ServerConfig {
     /// The capacity of the request log.
     pub(super) log: usize,
     pub(super) connection_parts: ConnectionParts,
+    /// Connects to kubelets, pods and services.
+    pub(super) dialer: Dialer,
 }
 
 impl Default for ApiServerBuilder {
@@ -87,6 +91,7 @@ impl Default for ApiServerBuilder {
             settings: Settings::default(),
             log: DEFAULT_LOG_CAPACITY,
             connection_parts: ConnectionParts::default(),
+            dialer: Dialer::default(),
         };
         Self {
             config,
@@ -101,6 +106,7 @@ impl Default for ApiServerBuilder {
             objects: InitialObjects::default(),
             client_authorities: Vec::new(),
             serving_certificate: None,
+            backends: BackendAccess::default(),
             service_network: ServiceNetwork::default(),
             service_account_keys: None,
             service_account_issuers: Vec::new(),
@@ -179,6 +185,40 @@ impl ApiServerBuilder {
     /// which is not that of this certificate: clients need a kubeconfig of their own.
     pub fn serving_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<SecretSlice<u8>>) -> Self {
         self.serving_certificate = Some(ServingCertificate { chain: chain.into(), key: key.into() });
+        self
+    }
+
+    /// Allows connections to other machines for logs, `exec`, `attach`, `portforward` and `proxy`:
+    /// to the kubelets of nodes, to pods and to endpoints of services. Defaults to off: only
+    /// loopback addresses are connected to.
+    ///
+    /// The addresses are those in the stored objects. With this, a client that may write them can
+    /// reach every machine that this one can reach, except by link-local addresses.
+    ///
+    /// ```
+    /// use dogwatch_apiserver::ApiServer;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // The kubelets of real nodes can be reached.
+    /// let server = ApiServer::builder().allow_remote_backends(true).start().await?;
+    /// # server.stop().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn allow_remote_backends(mut self, on: bool) -> Self {
+        self.backends.reach = if on { Reach::Anywhere } else { Reach::Loopback };
+        self
+    }
+
+    /// Verifies the certificates of kubelets by these authorities. `pem` has any number of
+    /// certificates. By default they are not verified, as in kube-apiserver without
+    /// `--kubelet-certificate-authority`.
+    ///
+    /// With [TLS](Self::tls), this server presents a client certificate of its own authority to
+    /// kubelets, for the user `kube-apiserver-kubelet-client` in the group `system:masters`.
+    pub fn kubelet_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.backends.kubelet_authorities.push(pem.into());
         self
     }
 

@@ -57,6 +57,9 @@ pub enum StartError {
     /// An authority of client certificates cannot be read.
     #[error("cannot read an authority of client certificates")]
     ClientAuthority(#[source] BoxError),
+    /// An authority of the certificates of kubelets cannot be read.
+    #[error("cannot read an authority of the certificates of kubelets")]
+    KubeletAuthority(#[source] BoxError),
     /// The certificate for the server, or its private key, cannot be read.
     #[error("cannot read the certificate of the server or its private key")]
     ServingCertificate(#[source] BoxError),

@@ -34,8 +34,8 @@ use super::write_coalescer::WriteCoalescer;
 use crate::auth::PeerIdentity;
 use crate::http::ConnectionInfo;
 
-/// Serves one connection until it ends. `local` is the address of the accepting socket, if there is
-/// one.
+/// Serves one connection until it ends, also after it has switched protocols. `local` is the
+/// address of the accepting socket, if there is one.
 pub(super) async fn serve<H: Handler>(
     io: impl Read + Write + Unpin + Send + 'static,
     local: Option<SocketAddr>,
@@ -44,9 +44,10 @@ pub(super) async fn serve<H: Handler>(
     inner: Arc<Inner<H>>,
 ) {
     let requests = InFlight::default();
+    let info = ConnectionInfo::new(local);
     let service = {
         let (inner, requests, peer) = (Arc::clone(&inner), requests.clone(), Arc::new(peer));
-        let info = ConnectionInfo::new(local);
+        let info = info.clone();
         service_fn(move |request: http::Request<Incoming>| {
             let (handler, peer, in_flight) =
                 (Arc::clone(&inner.handler), Arc::clone(&peer), requests.begin());
@@ -75,26 +76,37 @@ pub(super) async fn serve<H: Handler>(
     let new_streams = NewStreams { streams: Arc::default(), tasks };
     let builder = limits.builder(new_streams.clone());
     let coalescer = WriteCoalescer::new(io, parts.write_coalescing);
-    let mut connection = pin!(builder.serve_connection(coalescer.clone(), service));
-    let mut driver = ConnectionDriver::new(new_streams, coalescer, parts);
-    let shutdown = inner.shutdown.graceful.clone();
-    let ended = tokio::select! {
-        biased;
-        ended = driver.drive(connection.as_mut()) => Some(ended),
-        () = shutdown.cancelled() => None,
-        () = requests.idle(limits.idle) => None,
-    };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            connection.as_mut().graceful_shutdown();
-            // A client that ignores the graceful shutdown loses its connection after the grace
-            // period.
-            tokio::time::timeout(GRACE, driver.drive(connection)).await.unwrap_or(Ok(()))
+    let ended = {
+        let connection = builder.serve_connection_with_upgrades(coalescer.clone(), service);
+        let mut connection = pin!(connection);
+        let mut driver = ConnectionDriver::new(new_streams, coalescer.clone(), parts);
+        let shutdown = inner.shutdown.graceful.clone();
+        let ended = tokio::select! {
+            biased;
+            ended = driver.drive(connection.as_mut()) => Some(ended),
+            () = shutdown.cancelled() => None,
+            () = requests.idle(limits.idle) => None,
+        };
+        match ended {
+            Some(ended) => ended,
+            None => {
+                connection.as_mut().graceful_shutdown();
+                // A client that ignores the graceful shutdown loses its connection after the grace
+                // period.
+                tokio::time::timeout(GRACE, driver.drive(connection)).await.unwrap_or(Ok(()))
+            }
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+    match ended {
+        // The connection is dropped: if it has not switched protocols in the end, the future finds
+        // that out.
+        Ok(()) => {
+            if let Some(after_switch) = info.take_after_switch() {
+                coalescer.write_through();
+                after_switch.await;
+            }
+        }
+        Err(error) => tracing::debug!(%error, "a connection ended early"),
     }
 }
 

@@ -29,7 +29,8 @@ pub(super) struct WriteCoalescer<IO>(Arc<Mutex<CoalescerState<IO>>>);
 
 struct CoalescerState<IO> {
     io: IO,
-    /// False only in benchmarks: writes go straight to the inner stream.
+    /// False in benchmarks, and when no connection uses the stream any more: writes go straight to
+    /// the inner stream.
     coalesces: bool,
     /// The written bytes. Invariant: at most [`MAX_BUFFERED`] of them are unsent.
     buffer: Vec<u8>,
@@ -65,6 +66,12 @@ impl<IO: Read + Write + Unpin> WriteCoalescer<IO> {
             }
             _ => true,
         }
+    }
+
+    /// Sends what is buffered before the next write, and holds back nothing from then on: for a
+    /// connection that has switched protocols, after which no task flushes the buffer.
+    pub(super) fn write_through(&self) {
+        self.state().coalesces = false;
     }
 
     fn state(&self) -> MutexGuard<'_, CoalescerState<IO>> {
@@ -108,6 +115,7 @@ impl<IO: Read + Write + Unpin> CoalescerState<IO> {
     fn poll_buffer(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         self.check()?;
         if !self.coalesces {
+            ready!(self.poll_drain(context))?;
             return Pin::new(&mut self.io).poll_write_vectored(context, slices);
         }
         if self.room() == 0
@@ -155,7 +163,10 @@ impl<IO: Read + Write + Unpin> Write for WriteCoalescer<IO> {
         let mut state = self.state();
         match state.coalesces {
             true => Poll::Ready(state.check()),
-            false => Pin::new(&mut state.io).poll_flush(context),
+            false => {
+                ready!(state.poll_drain(context))?;
+                Pin::new(&mut state.io).poll_flush(context)
+            }
         }
     }
 
@@ -220,6 +231,17 @@ mod tests {
         let mut received = vec![0; "one and two".len()];
         far.read_exact(&mut received).await.expect("open");
         assert_eq!(received, b"one and two");
+    }
+
+    #[tokio::test]
+    async fn after_a_switch_of_protocols_nothing_is_held_back() {
+        let (mut stream, mut far) = stream();
+        assert_eq!(write(&mut stream, b"head, "), Some(6));
+        stream.write_through();
+        assert_eq!(write(&mut stream, b"bytes"), Some(5));
+        let mut received = vec![0; "head, bytes".len()];
+        far.read_exact(&mut received).await.expect("open");
+        assert_eq!(received, b"head, bytes");
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@
 mod test_cluster;
 mod requests;
 mod raw_http;
+mod test_kubelet;
 
 mod admission;
 mod auth;
@@ -23,3 +24,4 @@ mod storage;
 mod list_watch_under_faults;
 mod single_faults;
 mod browser_attacks;
+mod kubelet;

@@ -21,6 +21,10 @@ pub(super) struct CredentialFiles {
     /// The common name is the user, organizations are groups. Needs --tls.
     #[arg(long, value_name = "FILE", requires = "tls")]
     client_ca_file: Option<PathBuf>,
+    /// Verify the certificates of kubelets by the authorities in this PEM file. By default they are
+    /// not verified.
+    #[arg(long, value_name = "FILE")]
+    kubelet_certificate_authority: Option<PathBuf>,
     /// Accept the bearer tokens in this CSV file: token,user,uid and optionally "group,group".
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
@@ -49,6 +53,9 @@ impl CredentialFiles {
         }
         if let Some(file) = &self.client_ca_file {
             builder = builder.client_authority(read(file, "client CA file")?);
+        }
+        if let Some(file) = &self.kubelet_certificate_authority {
+            builder = builder.kubelet_authority(read(file, "kubelet CA file")?);
         }
         if let Some(file) = &self.token_auth_file {
             let text = String::from_utf8(read(file, "token file")?);

@@ -149,6 +149,11 @@ pub(crate) struct Options {
     service_cluster_ip_range: ServiceNetwork,
     #[command(flatten)]
     credentials: CredentialFiles,
+    /// Connect to kubelets, pods and services on other machines for logs, exec, attach,
+    /// port-forward and proxy. By default only loopback addresses are connected to: stored objects
+    /// name them, so that clients which may write those choose the address.
+    #[arg(long)]
+    allow_remote_backends: bool,
     /// Enable these admission plugins, separated by commas. On by default are those of
     /// kube-apiserver except ServiceAccount.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = AdmissionPlugin::to_enable)]
@@ -281,6 +286,7 @@ async fn start(options: Options) -> anyhow::Result<Started> {
         .tls(options.tls)
         .authorization(options.authorization_mode.into())
         .fault_admin(options.admin)
+        .allow_remote_backends(options.allow_remote_backends)
         .request_log(0);
     let mut controllers = Controllers::default();
     controllers.history = Some(HISTORY);
@@ -462,8 +468,9 @@ mod tests {
     }
 
     #[test]
-    fn it_listens_on_loopback_by_default() {
+    fn it_listens_on_loopback_and_connects_only_to_it_by_default() {
         let flags = Flags::try_parse_from(["serve"]).unwrap();
         assert!(flags.options.bind.ip().is_loopback() && !flags.options.tls);
+        assert!(!flags.options.allow_remote_backends);
     }
 }
