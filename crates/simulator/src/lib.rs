@@ -84,6 +84,7 @@ mod node_lifecycle;
 mod volumes;
 mod scheduler;
 mod kubelet;
+mod kubelet_server;
 mod replicasets;
 mod deployments;
 mod statefulsets;

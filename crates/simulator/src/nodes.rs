@@ -29,11 +29,18 @@ pub(crate) struct Nodes {
     nodes: Collection<JsonObject>,
     leases: Collection<JsonObject>,
     environment: Arc<Environment>,
+    /// The port of the server with the kubelet's API on this machine, if there is one.
+    kubelet_port: Option<u16>,
 }
 
 impl Nodes {
-    pub(crate) fn new(caches: &Caches, environment: &Arc<Environment>) -> Self {
-        Self { nodes: caches.nodes.get(), leases: caches.leases.get(), environment: Arc::clone(environment) }
+    pub(crate) fn new(caches: &Caches, environment: &Arc<Environment>, kubelet_port: Option<u16>) -> Self {
+        Self {
+            nodes: caches.nodes.get(),
+            leases: caches.leases.get(),
+            environment: Arc::clone(environment),
+            kubelet_port,
+        }
     }
 
     /// Registers the nodes and renews their leases. Sets `registered` after the first attempt to
@@ -84,11 +91,12 @@ impl Nodes {
         if self.nodes.live(&key).await?.is_none() {
             self.nodes.create(node(index), writer).await?;
         }
-        let status = status(index, &self.environment.stamp());
+        let status = status(index, &self.environment.stamp(), self.kubelet_port);
         let report = |it: &mut Value| {
             let known = it["status"]["nodeInfo"]["kubeletVersion"].as_str().is_some_and(|it| !it.is_empty());
             if known {
-                return restore(it, &status);
+                let is_moved = self.kubelet_port.is_some() && move_endpoint(it, &status);
+                return restore(it, &status) || is_moved;
             }
             it["status"] = status.clone();
             true
@@ -104,7 +112,7 @@ impl Nodes {
         self.renew(&name(index)).await?;
         let (context, key) = (Context::detached(), ObjectKey::cluster(&name(index)));
         let writer = Writer { manager: "kubelet", context: &context };
-        let status = status(index, &self.environment.stamp());
+        let status = status(index, &self.environment.stamp(), self.kubelet_port);
         self.nodes.change(&key, "status", writer, |it| restore(it, &status)).await?;
         Ok(())
     }
@@ -167,6 +175,19 @@ fn restore(node: &mut Value, status: &Value) -> bool {
     changed
 }
 
+/// Sets the addresses and the port of the kubelet, which an earlier simulator on the same API server
+/// had elsewhere. Returns true if that changed anything.
+fn move_endpoint(node: &mut Value, status: &Value) -> bool {
+    let mut changed = false;
+    for field in ["addresses", "daemonEndpoints"] {
+        if node["status"][field] != status[field] {
+            node["status"][field] = status[field].clone();
+            changed = true;
+        }
+    }
+    changed
+}
+
 /// Returns the zone of a node, one of three.
 fn zone(index: usize) -> String {
     format!("zone-{}", char::from(b'a' + u8::try_from((index - 1) % 3).unwrap_or(0)))
@@ -188,7 +209,13 @@ fn node(index: usize) -> Value {
         "spec": { "podCIDR": pod_range(index), "podCIDRs": [pod_range(index)] } })
 }
 
-fn status(index: usize, now: &str) -> Value {
+/// Returns the status of a node. `kubelet_port` is that of a server on this machine: then the host
+/// name is its address, because kube-apiserver tries addresses of this type first
+/// (`--kubelet-preferred-address-types`, k8s.io/kubernetes v1.36.4
+/// pkg/controlplane/apiserver/options/options.go), and the internal address stays that of the pods'
+/// hosts.
+fn status(index: usize, now: &str, kubelet_port: Option<u16>) -> Value {
+    let host = if kubelet_port.is_some() { "127.0.0.1".to_owned() } else { name(index) };
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({ "type": kind, "status": status, "reason": reason, "message": message,
             "lastHeartbeatTime": now, "lastTransitionTime": now })
@@ -198,7 +225,7 @@ fn status(index: usize, now: &str) -> Value {
         "capacity": resources, "allocatable": resources,
         "addresses": [
             { "type": "InternalIP", "address": address(index) },
-            { "type": "Hostname", "address": name(index) },
+            { "type": "Hostname", "address": host },
         ],
         "conditions": [
             condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -206,7 +233,7 @@ fn status(index: usize, now: &str) -> Value {
             condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
             condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
         ],
-        "daemonEndpoints": { "kubeletEndpoint": { "Port": 10250 } },
+        "daemonEndpoints": { "kubeletEndpoint": { "Port": kubelet_port.unwrap_or(10250) } },
         "nodeInfo": {
             "architecture": "amd64", "operatingSystem": "linux", "osImage": "simulated",
             "kernelVersion": "6.0.0-simulated", "containerRuntimeVersion": "simulated://1.0.0",
@@ -245,7 +272,7 @@ mod tests {
             lost("Ready", "NodeStatusUnknown"), lost("PIDPressure", "NodeStatusNeverUpdated"),
             lost("MemoryPressure", "Mine"), lost("Mine", "NodeStatusUnknown"),
             { "type": "DiskPressure", "status": "True", "reason": "NodeStatusUnknown" }] } });
-        let status = status(1, "t2");
+        let status = status(1, "t2", None);
         assert!(restore(&mut node, &status) && !restore(&mut node, &status));
         let found =
             items(&node, "/status/conditions").iter().map(|it| (text(it, "/type"), text(it, "/status")));
@@ -259,6 +286,18 @@ mod tests {
         assert_eq!(found.collect::<Vec<_>>(), expected);
         assert_eq!(node["status"]["conditions"][0]["lastHeartbeatTime"], "t2");
         assert!(!restore(&mut json!({}), &status));
+    }
+
+    #[test]
+    fn a_node_leads_to_the_kubelet_server_of_this_machine() {
+        let mut node = json!({ "status": status(1, "t1", None) });
+        assert_eq!(node["status"]["addresses"][1]["address"], "node-1");
+        let moved = status(1, "t2", Some(4321));
+        assert!(move_endpoint(&mut node, &moved) && !move_endpoint(&mut node, &moved));
+        assert_eq!(node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"], 4321);
+        let addresses: Vec<_> =
+            items(&node, "/status/addresses").iter().map(|it| text(it, "/address")).collect();
+        assert_eq!(addresses, ["172.18.0.2", "127.0.0.1"], "hosts of pods stay");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dogwatch_client::Client;
 use jiff::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinSet;
 
 use crate::accounts::Accounts;
@@ -21,6 +21,7 @@ use crate::environment::{Clock, Environment};
 use crate::health::Health;
 use crate::jobs::{FinishedJobs, Jobs};
 use crate::kubelet::Kubelet;
+use crate::kubelet_server::{self, KubeletServer};
 use crate::node_lifecycle::{EndedPods, NodeLifecycle, TaintEviction};
 use crate::nodes::{self, Nodes};
 use crate::recorder::Recorder;
@@ -148,8 +149,11 @@ impl SimulatorBuilder {
             settings: self.settings,
         });
         let mut simulator = Simulator { tasks: JoinSet::new(), health: Arc::default() };
-        let registered = watch::Sender::new(false);
-        simulator.spawn_nodes(&parts, registered.clone());
+        let (registered, kubelet_port) = (watch::Sender::new(false), watch::Sender::new(None));
+        if parts.settings.kubelet_server {
+            simulator.spawn_kubelet_server(&parts, kubelet_port.clone());
+        }
+        simulator.spawn_nodes(&parts, registered.clone(), &kubelet_port);
         let mut spawn = Spawn { simulator: &mut simulator, parts: &parts, registered: &registered };
         spawn
             .component(|it| Scheduler::new(&it.caches, &it.recorder, &it.environment, it.settings.workloads));
@@ -216,13 +220,37 @@ impl Spawn<'_> {
 }
 
 impl Simulator {
-    fn spawn_nodes(&mut self, parts: &Arc<Parts>, registered: watch::Sender<bool>) {
-        let parts = Arc::clone(parts);
+    fn spawn_nodes(
+        &mut self,
+        parts: &Arc<Parts>,
+        registered: watch::Sender<bool>,
+        kubelet_port: &watch::Sender<Option<u16>>,
+    ) {
+        let (parts, kubelet_port) = (Arc::clone(parts), kubelet_port.subscribe());
         let start = move |startup| {
-            let (nodes, settings) = (Nodes::new(&parts.caches, &parts.environment), &parts.settings);
-            nodes.run(settings.nodes, settings.heartbeat, registered.clone(), startup)
+            let (parts, registered) = (Arc::clone(&parts), registered.clone());
+            let mut kubelet_port = kubelet_port.clone();
+            async move {
+                let settings = &parts.settings;
+                let port = match settings.kubelet_server {
+                    true => *kubelet_port.wait_for(Option::is_some).await?,
+                    false => None,
+                };
+                let nodes = Nodes::new(&parts.caches, &parts.environment, port);
+                nodes.run(settings.nodes, settings.heartbeat, registered, startup).await
+            }
         };
         self.tasks.spawn(supervised(nodes::NAME, Arc::clone(&self.health), start));
+    }
+
+    fn spawn_kubelet_server(&mut self, parts: &Arc<Parts>, port: watch::Sender<Option<u16>>) {
+        let (parts, endpoint) = (Arc::clone(parts), Arc::new(OnceCell::new()));
+        let start = move |startup| {
+            let server = KubeletServer::new(&parts.caches, &parts.environment);
+            let (endpoint, port) = (Arc::clone(&endpoint), port.clone());
+            async move { server.run(&endpoint, &port, startup).await }
+        };
+        self.tasks.spawn(supervised(kubelet_server::NAME, Arc::clone(&self.health), start));
     }
 }
 

@@ -43,7 +43,8 @@ const ROWS: &[Row] = &[
     // It uses HTTP only as a server: for the health, readiness and metrics endpoints of its
     // manager.
     row("dogwatch-controller", UNDER_CONTROLLER, &[], APISERVER),
-    row("dogwatch-simulator", UNDER_SIMULATOR, &["hyper", "http"], APISERVER),
+    // It uses HTTP only as a server: for the API of the kubelet.
+    row("dogwatch-simulator", UNDER_SIMULATOR, &[], APISERVER),
     // Servers for tests and tools. Without product crates, those can use it in their tests.
     row("grpc-testkit", &[], &["k8s-openapi", "kube"], &[]),
     row(

@@ -169,7 +169,8 @@ pub(crate) struct Options {
     #[arg(long)]
     no_controllers: bool,
     /// Simulate workloads: deployments, stateful sets, daemon sets, jobs and cron jobs get pods,
-    /// which run on simulated nodes; services get endpoints, and claims get volumes.
+    /// which run on simulated nodes; services get endpoints, and claims get volumes. No container
+    /// runs, but `kubectl logs`, `exec`, `attach` and `port-forward` get simulated answers.
     #[arg(long, group = "simulation")]
     simulate: bool,
     /// Simulate only nodes: pods become ready on them, and your own controllers create the pods.
@@ -345,6 +346,7 @@ fn simulator_settings(options: &Options) -> Option<Settings> {
             settings
         }
     };
+    settings.kubelet_server = true;
     if let Some(nodes) = options.nodes {
         settings.nodes = nodes.into();
     }
@@ -415,7 +417,9 @@ mod tests {
             |flag: &str| simulator_settings(&Flags::try_parse_from(["serve", flag]).unwrap().options);
         let nodes = settings("--simulate-nodes").unwrap();
         assert_eq!((nodes.workloads, nodes.heartbeat), (false, Some(HEARTBEAT)));
-        assert_eq!(settings("--simulate"), Some(Settings::default()));
+        let mut all = Settings::default();
+        all.kubelet_server = true;
+        assert_eq!(settings("--simulate"), Some(all));
         assert_eq!(settings("--plain"), None);
     }
 

@@ -11,6 +11,7 @@ mod disruptions;
 mod garbage_collection;
 mod garbage_cost;
 mod jobs;
+mod kubelet_server;
 mod lifecycle;
 mod manager_lifecycle;
 mod namespaces;
