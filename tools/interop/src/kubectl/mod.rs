@@ -1,9 +1,10 @@
-//! A real kubectl against our server, compared with a recording of it against kube-apiserver:
-//! `cargo xtask kubectl`.
+//! A real kubectl against our server: `cargo xtask kubectl`.
 //!
-//! The recording is `conformance/kubectl/kubectl.golden`. Each of its steps is run by `bash` with
-//! the function `k`, which is kubectl in the namespace of the session. Values that differ from run
-//! to run are replaced before the comparison: see [`Session::normalized`].
+//! A session is compared with `conformance/kubectl/kubectl.golden`, a recording of it against
+//! kube-apiserver. Another one, `simulated.golden`, looks into simulated pods, which kube-apiserver
+//! does not have: its expectations are our own. Each step is run by `bash` with the function `k`,
+//! which is kubectl in the namespace of the session. Values that differ from run to run are
+//! replaced before the comparison: see [`Session::normalized`].
 //!
 //! The `mod` lines below are in layer order.
 
@@ -49,21 +50,30 @@ pub(crate) struct Options {
     record: bool,
 }
 
-/// Runs the session, and fails if a step has another outcome than the recorded one.
+/// Runs the sessions, and fails if a step has another outcome than the expected one.
 pub(crate) async fn run(options: &Options) -> Result<()> {
-    let server = match &options.kubeconfig {
-        Some(_) => None,
-        None => Some(options.ours.start(&[]).await?),
-    };
-    let kubeconfig = options.kubeconfig.as_deref().or_else(|| server.as_ref().map(|it| &*it.kubeconfig));
-    let kubeconfig = kubeconfig.context("either a kubeconfig or our own server is there")?;
-    if options.record { record(&options.kubectl, kubeconfig) } else { compare(&options.kubectl, kubeconfig) }
+    match &options.kubeconfig {
+        Some(kubeconfig) if options.record => record(&options.kubectl, kubeconfig),
+        Some(kubeconfig) => compare(&options.kubectl, kubeconfig),
+        None => {
+            let server = options.ours.start(&[]).await?;
+            let as_recorded = compare(&options.kubectl, &server.kubeconfig);
+            drop(server);
+            let server = options.ours.start(&["--simulate"]).await?;
+            let simulated = compare_with(&options.kubectl, &server.kubeconfig, &simulated_file());
+            as_recorded.and(simulated)
+        }
+    }
 }
 
 /// Runs the session on the server of this kubeconfig, and fails if a step has another outcome than
 /// the recorded one.
 pub(crate) fn compare(kubectl: &Path, kubeconfig: &Path) -> Result<()> {
-    let recorded = recorded_steps()?;
+    compare_with(kubectl, kubeconfig, &recording_file())
+}
+
+fn compare_with(kubectl: &Path, kubeconfig: &Path, expected: &Path) -> Result<()> {
+    let recorded = steps_of(expected)?;
     let session = Session::new(kubectl, kubeconfig, &stored().join("files"))?;
     println!("{}", session.version()?);
     let mut failures = 0;
@@ -80,13 +90,13 @@ pub(crate) fn compare(kubectl: &Path, kubeconfig: &Path) -> Result<()> {
         }
     }
     println!("{} passed, {failures} failed", recorded.len() - failures);
-    ensure!(failures == 0, "kubectl prints something else than against kube-apiserver");
+    ensure!(failures == 0, "kubectl prints something else than in {}", expected.display());
     Ok(())
 }
 
 /// Runs the session on the server of this kubeconfig, and writes the recording.
 fn record(kubectl: &Path, kubeconfig: &Path) -> Result<()> {
-    let recorded = recorded_steps()?;
+    let recorded = steps_of(&recording_file())?;
     let session = Session::new(kubectl, kubeconfig, &stored().join("files"))?;
     println!("{}", session.version()?);
     let actual: Result<Vec<Step>> =
@@ -105,9 +115,13 @@ fn recording_file() -> PathBuf {
     stored().join("kubectl.golden")
 }
 
-fn recorded_steps() -> Result<Vec<Step>> {
-    let file = recording_file();
-    let recorded = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
+/// Returns the file of the session with simulated pods.
+fn simulated_file() -> PathBuf {
+    stored().join("simulated.golden")
+}
+
+fn steps_of(file: &Path) -> Result<Vec<Step>> {
+    let recorded = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
     parse(&recorded).with_context(|| format!("{}", file.display()))
 }
 

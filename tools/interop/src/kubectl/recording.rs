@@ -54,6 +54,11 @@ mod tests {
         assert!(steps.len() > 70, "only {} steps", steps.len());
         assert!(steps.iter().all(|it| it.outcome[0].starts_with("rc ")));
         assert_eq!(text(&steps), stored);
+
+        let simulated = include_str!("../../../../conformance/kubectl/simulated.golden");
+        let steps = parse(simulated).expect("the session is well formed");
+        assert!(steps.len() > 20, "only {} steps", steps.len());
+        assert_eq!(text(&steps), simulated);
     }
 
     #[test]
