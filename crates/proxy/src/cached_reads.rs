@@ -248,7 +248,7 @@ impl Read<'_> {
         request.uri_mut().clone_from(&self.parts.uri);
         request.headers_mut().clone_from(&self.parts.headers);
         let (any, reached) = (AnyState(self.collection), Reached(self.collection));
-        let asked = newest.map(Asked);
+        let asked = newest.map(KnownFreshness);
         let freshness: &dyn Freshness = match (&asked, is_stale, waits) {
             (Some(asked), ..) => asked,
             (None, true, _) => &any,
@@ -269,9 +269,9 @@ impl Freshness for AnyState<'_> {
 }
 
 /// The freshness of a read for which upstream was asked before.
-struct Asked(Result<u64, ApiError>);
+struct KnownFreshness(Result<u64, ApiError>);
 
-impl Freshness for Asked {
+impl Freshness for KnownFreshness {
     fn newest(&self) -> Pending<'_, Result<u64, ApiError>> {
         Box::pin(std::future::ready(self.0.clone()))
     }

@@ -43,7 +43,7 @@ struct RoutedRequest {
 }
 
 /// A request as the log shows it.
-struct Asked<'a> {
+struct LoggedRequest<'a> {
     routed: &'a RoutedRequest,
     /// The name of the user; empty if there is none.
     user: &'a str,
@@ -108,14 +108,14 @@ impl Service {
             },
             Err(refusal) => Ok(self.refuse_access(&refusal, &parts.headers, &query)),
         };
-        let asked = Asked {
+        let logged = LoggedRequest {
             routed: &routed,
             user: user.as_ref().map(|it| it.name.as_str()).unwrap_or_default(),
             decision: decision.as_ref(),
             started,
         };
         let code = answered.as_ref().map_or(0, |it| it.status().as_u16());
-        self.record(&asked, &parts, &query, code);
+        self.record(&logged, &parts, &query, code);
         answered.map(|answer| answer::finish(answer, &parts, self.cluster.source()))
     }
 
@@ -282,11 +282,11 @@ impl Service {
         answer
     }
 
-    fn record(&self, asked: &Asked<'_>, parts: &Parts, query: &Query, code: u16) {
-        let Asked { user, decision, .. } = *asked;
-        let call = asked.routed.call(user);
+    fn record(&self, logged: &LoggedRequest<'_>, parts: &Parts, query: &Query, code: u16) {
+        let LoggedRequest { user, decision, .. } = *logged;
+        let call = logged.routed.call(user);
         self.metrics.request(call.verb, call.group, call.resource, code);
-        let (method, path, duration) = (parts.method.as_str(), parts.uri.path(), asked.started.elapsed());
+        let (method, path, duration) = (parts.method.as_str(), parts.uri.path(), logged.started.elapsed());
         let outcome = decision.map(Decision::outcome).unwrap_or_default();
         let reason = decision.map(|it| &*it.reason).unwrap_or_default();
         if !self.is_component {
