@@ -151,7 +151,8 @@ impl KubeletRequest<'_> {
         };
         let refused = || {
             let address = addresses().find(|it| it.parse::<IpAddr>().is_ok());
-            ApiError::bad_request(reach.refusal(address.unwrap_or(preferred)))
+            let reason = reach.refusal(address.unwrap_or(preferred));
+            ApiError::bad_request(format!("the kubelet of node {node} has an {reason}"))
         };
         let near = addresses().find(|it| Reach::Loopback.permits(it));
         let host = near.or_else(|| addresses().find(|it| reach.permits(it))).ok_or_else(refused)?;

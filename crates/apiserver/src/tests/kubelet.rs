@@ -337,7 +337,13 @@ async fn an_address_that_is_not_loopback_is_refused() {
         assert_eq!(code, 400, "{line} {message}");
         let expected = "address not allowed: 192.0.2.1 is not a loopback address";
         assert!(
-            message.starts_with(expected) && message.contains("--allow-remote-backends"),
+            message.contains(expected) && message.contains("--allow-remote-backends"),
+            "{line} {message}"
+        );
+        let needs_kubelet = !line.contains("/proxy/") || line.contains("/nodes/");
+        assert_eq!(
+            message.starts_with("the kubelet of node node-1 has an "),
+            needs_kubelet,
             "{line} {message}"
         );
     }

@@ -84,8 +84,9 @@ async fn a_pod_appears_and_is_filtered_and_opened_and_the_terminal_is_restored()
     };
     ui.until_picture("the owners", tree).await;
     ui.type_keys("ql");
-    // No node of the simulation has a kubelet: the message is that of the server.
-    ui.until_picture("the error of the server", |it| it.contains("Log of Pod") && it.contains("dial")).await;
+    // No node of this simulation has a kubelet: the message is that of the server.
+    let error = |it: &str| it.contains("Log of Pod") && it.contains("the kubelet of");
+    ui.until_picture("the error of the server", error).await;
     ui.type_keys("qh");
     let health =
         |it: &str| it.contains("Health of the caches") && it.contains("version") && it.contains("of rows");

@@ -92,17 +92,13 @@ async fn rq_9_wrap_previous_error() {
     let script = Script::new([fails(ErrorKind::ConnectionReset), refusal(404, "NotFound")]);
     let error = script.client().get().path(&["/x"]).send::<Value>().await.expect_err("refused");
     assert!(error.is_not_found());
-    assert_eq!(error.to_string(), "NotFound (NotFound) - error from a previous attempt: connection reset");
+    assert_eq!(error.to_string(), "NotFound - error from a previous attempt: connection reset");
     let script = Script::new([
         refusal(429, "TooManyRequests").header("retry-after", "1"),
         refusal(429, "TooManyRequests"),
     ]);
     let error = script.client().get().path(&["/x"]).send::<Value>().await.expect_err("refused");
-    assert_eq!(
-        error.to_string(),
-        "TooManyRequests (TooManyRequests)",
-        "the same error twice is reported once"
-    );
+    assert_eq!(error.to_string(), "TooManyRequests", "the same error twice is reported once");
 }
 
 #[tokio::test(start_paused = true)]
