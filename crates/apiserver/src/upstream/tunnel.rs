@@ -33,6 +33,8 @@ where
     let down = copy(backend_reader, client_writer, &copied);
     tokio::pin!(up, down);
     tokio::select! {
+        // Tokio's budget ends the turn of a side that always has bytes, so that the other has one.
+        biased;
         ended = &mut up => {
             ended?;
             finish(down, &copied).await

@@ -56,7 +56,8 @@ impl LogOptions {
             Some("Stderr") => Some(Output::Stderr),
             Some(_) => return Err(invalid()),
         };
-        // `ValidatePodLogOptions` in k8s.io/kubernetes v1.36.4 pkg/apis/core/validation/validation.go.
+        // `ValidatePodLogOptions` in k8s.io/kubernetes v1.36.4
+        // pkg/apis/core/validation/validation.go.
         let is_invalid = tail.is_some_and(|it| it < 0)
             || limit.is_some_and(|it| it < 1)
             || since_seconds.is_some_and(|it| it < 1)

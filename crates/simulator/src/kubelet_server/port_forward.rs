@@ -356,6 +356,7 @@ mod tests {
             assert!(other.1.starts_with("HTTP/1.1 400 "), "{}", other.1);
         };
         tokio::select! {
+            biased;
             () = asking => {}
             () = serving => panic!("the session ended"),
         }
@@ -386,6 +387,7 @@ mod tests {
             }
         };
         tokio::select! {
+            biased;
             () = asking => {}
             () = serve_tunnel(far, ports()) => panic!("the session ended"),
         }

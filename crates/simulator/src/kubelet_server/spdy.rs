@@ -1,6 +1,6 @@
 //! Frames of SPDY/3.1, as far as Kubernetes uses them: streams with headers, data and pings. There
-//! is no flow control, since neither client-go nor kube-apiserver has it (github.com/moby/spdystream
-//! v0.5.0).
+//! is no flow control, since neither client-go nor kube-apiserver has it
+//! (github.com/moby/spdystream v0.5.0).
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -26,7 +26,8 @@ const FIN: u8 = 1;
 const REFUSED_STREAM: u32 = 3;
 
 /// The words of the dictionary with which headers are compressed, each after its length, and the
-/// text after them (<https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/>, 2.6.10.1).
+/// text after them: 2.6.10.1 in
+/// <https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/>.
 const DICTIONARY_WORDS: &str = "options,head,post,put,delete,trace,accept,accept-charset,accept-encoding,\
     accept-language,accept-ranges,age,allow,authorization,cache-control,connection,content-base,\
     content-encoding,content-language,content-length,content-location,content-md5,content-range,\
