@@ -175,8 +175,8 @@ fn restore(node: &mut Value, status: &Value) -> bool {
     changed
 }
 
-/// Sets the addresses and the port of the kubelet, which an earlier simulator on the same API server
-/// had elsewhere. Returns true if that changed anything.
+/// Sets the addresses and the port of the kubelet, which an earlier simulator on the same API
+/// server had elsewhere. Returns true if that changed anything.
 fn move_endpoint(node: &mut Value, status: &Value) -> bool {
     let mut changed = false;
     for field in ["addresses", "daemonEndpoints"] {

@@ -41,9 +41,9 @@ pub struct Settings {
     /// to 12,500, as in kube-controller-manager.
     pub ended_pods: usize,
     /// Start a server with the API of the kubelet, for `kubectl logs`, `exec`, `attach` and
-    /// `port-forward`. It listens on a free port of 127.0.0.1, and answers every local process. Nodes
-    /// have that port and, as their host name, that address, so the API server has to run on the
-    /// same machine. Defaults to false.
+    /// `port-forward`. It listens on a free port of 127.0.0.1, and answers every local process.
+    /// Nodes have that port and, as their host name, that address, so the API server has to run on
+    /// the same machine. Defaults to false.
     pub kubelet_server: bool,
     /// The certificate in `kube-root-ca.crt` of each namespace. Defaults to `None`: there is no
     /// such object.

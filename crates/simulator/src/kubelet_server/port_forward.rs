@@ -404,6 +404,7 @@ mod tests {
             }
         };
         tokio::select! {
+            biased;
             () = asking => {}
             () = serving => panic!("the session ended"),
         }
@@ -439,6 +440,7 @@ mod tests {
             assert_eq!(refused, [1, 3, 5, next - 2]);
         };
         tokio::select! {
+            biased;
             () = asking => {}
             () = serving => panic!("the session ended"),
         }
